@@ -355,14 +355,14 @@ impl Failure {
 
     /// Returns the failure of a request that, as the upstream said, was not looked at on a new
     /// connection either.
-    pub fn unread() -> Failure {
+    pub fn unread_on_new_connection() -> Failure {
         Failure::Unreachable("it did not read the request, not even on a new connection".to_owned())
     }
 
     /// Returns the failure of a request that is not sent again on a new connection.
     pub fn after_last_try(self) -> Failure {
         if self == Failure::Stale {
-            Failure::unread()
+            Failure::unread_on_new_connection()
         } else {
             self
         }

@@ -66,23 +66,23 @@ pub struct Connections<P> {
 }
 
 impl<P> Connections<P> {
-    /// Puts a cap on this proxy's connections. All listeners share `places`.
+    /// Puts a cap on this proxy's connections. All listeners share `permits`.
     pub fn new(
         proxy: P,
-        places: Arc<Semaphore>,
+        permits: Arc<Semaphore>,
         settings: Arc<Server>,
         books: Arc<Books>,
     ) -> Connections<P> {
         Connections {
             proxy: Arc::new(proxy),
-            permits: places,
+            permits,
             settings,
             books,
             home: CallersRuntime::default(),
         }
     }
 
-    /// Shares the knowledge of the runtime that serves callers.
+    /// Lets the first connection note the callers' runtime in this cell, for [`InternalConnector`].
     pub fn with_runtime(self, home: CallersRuntime) -> Connections<P> {
         Connections { home, ..self }
     }
@@ -141,6 +141,8 @@ impl<P: HttpServerApp + Send + Sync + 'static> Connections<P> {
             let session = PlainSession::new(handover.clone(), wire, header, body);
             let session = ServerSession::new_custom(Box::new(session));
             self.proxy.process_new_http(session, shutdown).await;
+            // `None`: the answer is not whole, so the session kept the connection and dropped it.
+            // That closes it.
             let (back, fate) = handover.take()?;
             if fate != Fate::Stays {
                 Box::pin(back.close(fate)).await;
@@ -304,6 +306,7 @@ impl Timed {
         let refusal = self.head.fault();
         let (method, path) = self.head.method_and_path();
         let mut record = Record::new(self.books.clone());
+        // Only the path is known: the query is cut off, and the headers were not read.
         record.front = Front::for_path(path, None, &|_| false);
         if let Some(began) = self
             .due
@@ -335,9 +338,13 @@ impl Timed {
         )
     }
 
-    /// Writes the answer to a head that cannot be read, and tells Pingora that its own answer is
-    /// written.
-    fn poll_refuse(&mut self, cx: &mut Context<'_>, theirs: usize) -> Poll<io::Result<usize>> {
+    /// Writes the answer to a head that cannot be read. Returns the length of Pingora's own answer,
+    /// as if that one had been written.
+    fn poll_refuse(
+        &mut self,
+        cx: &mut Context<'_>,
+        replaced_bytes: usize,
+    ) -> Poll<io::Result<usize>> {
         if self.refusal.is_none() {
             self.refusal = Some(self.refuse().into());
         }
@@ -348,7 +355,7 @@ impl Timed {
                 written => rest.advance(written),
             }
         }
-        Poll::Ready(Ok(theirs))
+        Poll::Ready(Ok(replaced_bytes))
     }
 }
 
@@ -471,6 +478,8 @@ impl AsyncWrite for Timed {
 impl Shutdown for Timed {
     async fn shutdown(&mut self) {
         if self.refusal.is_some() {
+            // The caller may still be sending: read it for a while, so that the caller sees the
+            // answer and not a reset.
             linger(&mut self.stream).await;
         }
         let time = self.settings.timeouts.client_write;

@@ -112,8 +112,8 @@ pub struct Producer<'x> {
     memory: ExchangeMemory,
     search: Search<'x>,
     failures: Failures,
-    /// The reach for which it was judged which candidates can be tried at all.
-    judged: Option<Reach>,
+    /// The reach for which the candidates that can never be tried were struck out.
+    struck_for_reach: Option<Reach>,
     /// True if an upstream has refused the thoughts of earlier answers, so that they are left out.
     no_thoughts: bool,
     /// The time that the exchange waited for a place before.
@@ -199,7 +199,7 @@ impl<'x> Producer<'x> {
             },
             search: Search::new(&request.candidates, shared.server.attempts),
             failures: Failures::default(),
-            judged: None,
+            struck_for_reach: None,
             no_thoughts: false,
             queued: Duration::ZERO,
             may_hedge: request.model.hedge.is_some()

@@ -83,7 +83,7 @@ impl Meter {
     }
 
     /// Returns whether an attempt at a slice has begun.
-    pub(super) fn is_under_way(&self) -> bool {
+    pub(super) fn has_begun_slice(&self) -> bool {
         let state = self.state.lock();
         state.sums && state.attempts > 0
     }

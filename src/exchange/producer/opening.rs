@@ -25,6 +25,7 @@ use crate::exchange::upload::Upload;
 use crate::exchange::upstream::Reuse;
 use crate::plan::Candidate;
 use dialects::neutral::answer::{AnswerOptions, Kept};
+use dialects::neutral::labels;
 use dialects::neutral::seal::AnswerSeal;
 use dialects::usage::{Source, Units, Usage};
 use dialects::{AnswerHeader, EndReasons, Flaws, Labels, Outbound, Recipient, Stream};
@@ -131,6 +132,7 @@ impl Opening<'_> {
         async move {
             let mut alarm = Alarm::default();
             let mut attempt = self.send_request(&mut alarm).await?;
+            // The request is sent, so its copy is freed. A stream gives the budget back below.
             let copied = self.outbound.copied;
             (self.outbound.body, self.upload) = (Vec::new(), None);
             let (status, headers) = attempt.head().await?;
@@ -161,7 +163,7 @@ impl Opening<'_> {
                 )
                 .into());
             }
-            let (stream, start) = match body_reading? {
+            let (stream, label_source) = match body_reading? {
                 BodyReading::Whole => {
                     let options = self.answer_options();
                     return Ok(self.read_whole(attempt, options, held, &mut alarm).await?);
@@ -169,7 +171,9 @@ impl Opening<'_> {
                 BodyReading::AsItComes => (self.passed_stream(passed_type), None),
                 BodyReading::Events => {
                     let wants_labels = self.request.answer_header.wants_labels;
-                    (self.translated_stream(), wants_labels.then(Box::default))
+                    // The beginning of the stream is kept, to read the provider's labels from it.
+                    let label_source = wants_labels.then(Box::<labels::Start>::default);
+                    (self.translated_stream(), label_source)
                 }
             };
             held.shrink(copied);
@@ -180,7 +184,7 @@ impl Opening<'_> {
                 memory: held,
                 idle: self.candidate.timeouts.idle,
                 total: self.total,
-                start,
+                label_source,
             };
             self.await_first_event(reading, &mut alarm).await
         }
@@ -265,13 +269,13 @@ impl Opening<'_> {
         } else {
             self.request.envelope.units
         };
-        let painted = self
+        let image_price = self
             .candidate
             .price
             .filter(|_| usage.source == Source::Estimated);
         let completion = usage
             .completion
-            .max(painted.map_or(0, |price| price.image_tokens(units.images)));
+            .max(image_price.map_or(0, |price| price.image_tokens(units.images)));
         Usage {
             completion,
             units,
@@ -318,7 +322,7 @@ impl Opening<'_> {
                 other => return other,
             }
         }
-        Err(Failure::unread())
+        Err(Failure::unread_on_new_connection())
     }
 
     /// Sends the request over one connection, and waits for the head of the answer.
@@ -403,11 +407,13 @@ impl Opening<'_> {
                 dialect.answer(model, &to, &body)
             };
             if answer_header.wants_labels {
-                let met = read
+                let labels_from_reading = read
                     .as_mut()
                     .ok()
                     .and_then(|(answer, _)| answer.labels.take());
-                self.note_labels(met.or_else(|| Labels::of_answer(&body).map(Box::new)));
+                self.note_labels(
+                    labels_from_reading.or_else(|| Labels::of_answer(&body).map(Box::new)),
+                );
             }
             if read.is_err() {
                 // The provider may charge for an answer that the caller does not get.
@@ -516,7 +522,7 @@ impl Opening<'_> {
                     .await;
                 self.progress.lock().usage = reading.stream.usage_so_far();
                 if (reading.stream.opened() || fed != Ok(false))
-                    && let Some(start) = reading.start.take()
+                    && let Some(start) = reading.label_source.take()
                 {
                     self.note_labels(start.labels().map(Box::new));
                 }

@@ -28,9 +28,9 @@ use tokio::sync::futures::Notified;
 use tokio::time::Instant;
 
 /// The shortest pause between two looks at the candidates.
-const SOON: Duration = Duration::from_millis(10);
+const MIN_PAUSE: Duration = Duration::from_millis(10);
 /// The longest pause, since not every change wakes those who wait.
-const LATE: Duration = Duration::from_secs(1);
+const MAX_PAUSE: Duration = Duration::from_secs(1);
 
 /// The role of an attempt.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -70,7 +70,7 @@ impl<'x> Producer<'x> {
         let demand = &self.request.demand;
         if self.search.tries == 0 {
             demand.count_request(self.own_time.clock());
-            Box::pin(self.recall()).await;
+            Box::pin(self.fetch_missing_thoughts()).await;
         }
         self.strike_impossible();
         if !self.search.has_candidate_for(self.search.reach) {
@@ -84,15 +84,15 @@ impl<'x> Producer<'x> {
             self.start_attempt(chosen, Role::First);
             return Ok(true);
         }
-        let is_under_way = self.request.meter.is_under_way();
-        if !after_others && !self.may_wait(is_under_way) {
+        let has_begun_slice = self.request.meter.has_begun_slice();
+        if !after_others && !self.may_wait(has_begun_slice) {
             return Ok(false);
         }
         let since = Instant::now();
         if let Some(race) = self.state.race() {
             *race = Race::Waiting(since);
         }
-        let begun = self.wait(is_under_way).await;
+        let begun = self.wait(has_begun_slice).await;
         self.queued += since.elapsed();
         if let Some(race @ Race::Waiting(_)) = self.state.race() {
             *race = Race::Searching;
@@ -101,19 +101,20 @@ impl<'x> Producer<'x> {
     }
 
     /// Returns whether the last look passed over a candidate that will be back, and the request may
-    /// wait for it. If slices of it are under way, it may always wait for a place.
-    fn may_wait(&self, is_under_way: bool) -> bool {
+    /// wait for it. If slices of it are under way, it may always wait for a place. (A request with
+    /// many inputs may be cut into slices.)
+    fn may_wait(&self, has_begun_slice: bool) -> bool {
         let may_queue =
-            self.request.model.queue.is_some() || (is_under_way && self.search.passed.is_full);
+            self.request.model.queue.is_some() || (has_begun_slice && self.search.passed.is_full);
         may_queue
             && self.search.passed.count > 0
             && self.attempts.not_retried.is_none()
-            && !self.is_for_the_operator()
+            && !self.needs_operator()
     }
 
     /// Waits in the model's queue until a candidate can be tried. If slices of the request are
     /// under way, it is not turned away while it waits for a place.
-    async fn wait(&mut self, is_under_way: bool) -> Result<bool, Refusal> {
+    async fn wait(&mut self, has_begun_slice: bool) -> Result<bool, Refusal> {
         let request: &'x Request = self.request;
         let queue = request.model.queue.unwrap_or(Queue {
             length: 0,
@@ -125,7 +126,7 @@ impl<'x> Producer<'x> {
         } else {
             &request.demand.failover_queue
         };
-        let ticket = if is_under_way {
+        let ticket = if has_begun_slice {
             Some(line.enter_uncounted())
         } else {
             line.enter(queue.length)
@@ -141,7 +142,11 @@ impl<'x> Producer<'x> {
             .max()
             .unwrap_or(self.began);
         let queue_deadline = latest.min(Instant::now() + queue.wait.saturating_sub(self.queued));
-        let mut due = if is_under_way { latest } else { queue_deadline };
+        let mut due = if has_begun_slice {
+            latest
+        } else {
+            queue_deadline
+        };
         if self.alarm.until(due, pin!(ticket.turn())).await.is_none() {
             return Ok(false);
         }
@@ -159,16 +164,16 @@ impl<'x> Producer<'x> {
                 self.start_attempt(chosen, Role::First);
                 return Ok(true);
             }
-            if !self.may_wait(is_under_way) {
+            if !self.may_wait(has_begun_slice) {
                 return Ok(false);
             }
-            due = if is_under_way && self.search.passed.is_full {
+            due = if has_begun_slice && self.search.passed.is_full {
                 latest
             } else {
                 queue_deadline
             };
-            let recheck_at =
-                Instant::now() + self.search.passed.soonest.unwrap_or(LATE).clamp(SOON, LATE);
+            let pause = self.search.passed.soonest.unwrap_or(MAX_PAUSE);
+            let recheck_at = Instant::now() + pause.clamp(MIN_PAUSE, MAX_PAUSE);
             let any = std::future::poll_fn(|context| {
                 if freed
                     .iter_mut()
@@ -186,8 +191,9 @@ impl<'x> Producer<'x> {
         }
     }
 
-    /// Picks the next candidate that can be tried, and writes the request for it. If `beside` is
-    /// set, the attempt is a hedge of the attempt at that candidate, at another account.
+    /// Picks the next candidate that can be tried, and writes the request for it. If
+    /// `running_candidate` is set, the attempt is a hedge of the attempt at that candidate, at
+    /// another account.
     pub(super) fn pick(
         &mut self,
         running_candidate: Option<&'x Candidate>,
@@ -201,7 +207,7 @@ impl<'x> Producer<'x> {
         // True if the attempt follows one that failed.
         let is_retry = self.search.tries > 0 && running_candidate.is_none();
         let mut is_budget_spent = false;
-        let key = strategy::stable_hash(request.rights.key.bytes());
+        let key_hash = strategy::stable_hash(request.rights.key.bytes());
         let mut scan = CandidateScan::new(running_candidate);
         while let Some(turn) = self.search.next_candidate(&mut scan) {
             let candidate = turn.candidate;
@@ -217,20 +223,20 @@ impl<'x> Producer<'x> {
                 continue;
             }
             let now = self.own_time.clock();
-            let counts = is_retry && !candidate.health.is_sound(now);
+            let needs_retry_budget = is_retry && !candidate.health.is_sound(now);
             // The budget has refused already: no other breaker's probe is taken in vain.
-            if counts && is_budget_spent {
+            if needs_retry_budget && is_budget_spent {
                 continue;
             }
             let (permit, guard) =
-                match admission::admit_attempt(candidate, key, turn.is_last_resort, now) {
+                match admission::admit_attempt(candidate, key_hash, turn.is_last_resort, now) {
                     Ok(admitted) => admitted,
                     Err(why) => {
                         self.search.pass_over(&turn, why, now);
                         continue;
                     }
                 };
-            if counts && !request.demand.allow_retry(now) {
+            if needs_retry_budget && !request.demand.allow_retry(now) {
                 // A later candidate may be sound.
                 (is_budget_spent, self.attempts.not_retried) = (true, Some("budget"));
                 continue;
@@ -276,7 +282,8 @@ impl<'x> Producer<'x> {
         let reach = self.search.reach;
         let envelope = &self.request.envelope;
         let may_be_refused = envelope.may_refer() || envelope.names_models();
-        if !may_be_refused || self.judged.replace(reach) == Some(reach) {
+        // For this reach they may be struck out already.
+        if !may_be_refused || self.struck_for_reach.replace(reach) == Some(reach) {
             return;
         }
         let request: &'x Request = self.request;
@@ -370,7 +377,7 @@ impl<'x> Producer<'x> {
 
     /// Returns the time until the first candidate is back. Returns `None` unless all that serve the
     /// model rest for a rate limit.
-    pub(super) fn limited_for(&self) -> Option<Duration> {
+    pub(super) fn rate_limit_wait(&self) -> Option<Duration> {
         let now = Clock::now();
         let mut soonest: Option<Duration> = None;
         for rest in self
@@ -390,7 +397,7 @@ impl<'x> Producer<'x> {
 
     /// Returns whether nothing changes by itself: each candidate that was tried has refused our
     /// credential, and each that could be tried rests for a reason that only the operator can end.
-    pub(super) fn is_for_the_operator(&self) -> bool {
+    pub(super) fn needs_operator(&self) -> bool {
         let now = Clock::now();
         let mut left = self.search.open_candidates(None);
         !self.failures.hope
@@ -411,9 +418,9 @@ impl<'x> Producer<'x> {
     }
 }
 
-fn is_full(place: &ReadyAccount) -> bool {
-    let limit = place.account.concurrency;
-    limit.is_some_and(|limit| place.state.in_flight() >= limit)
+fn is_full(ready_account: &ReadyAccount) -> bool {
+    let limit = ready_account.account.concurrency;
+    limit.is_some_and(|limit| ready_account.state.in_flight() >= limit)
 }
 
 /// Returns the rest of a candidate's account, or of its target.

@@ -30,8 +30,9 @@ pub(super) struct Reading {
     pub(super) memory: Held,
     pub(super) idle: Duration,
     pub(super) total: Instant,
-    /// The start of the stream as it comes, while somebody wants it.
-    pub(super) start: Option<Box<Start>>,
+    /// The start of the stream as it comes, until the provider's labels are read from it. `None` if
+    /// nobody wants them.
+    pub(super) label_source: Option<Box<Start>>,
 }
 
 /// A time at which something is due, and the failure if it has not come. (It is made only then,
@@ -49,8 +50,8 @@ impl Reading {
         }
     }
 
-    /// Takes in what comes by `due`, and what else has come with it. Returns true if the stream
-    /// says that it is at its end.
+    /// Takes in what comes by `deadline`, and what else has come with it. Returns true if the
+    /// stream says that it is at its end.
     pub(super) async fn feed(
         &mut self,
         now: Instant,
@@ -76,7 +77,7 @@ impl Reading {
             waited = true;
             let Some(read) = read else { return Err(late()) };
             let Some(chunk) = read? else { return Ok(true) };
-            if let Some(start) = &mut self.start {
+            if let Some(start) = &mut self.label_source {
                 start.take(&chunk);
             }
             if self.out.capacity() == 0 {

@@ -81,13 +81,13 @@ impl<'x> Producer<'x> {
             if self.search.passed.count > 0 {
                 self.attempts.not_retried.get_or_insert("nobody_fit");
             }
-            if failure.class() == Class::Credential && !self.is_for_the_operator() {
+            if failure.class() == Class::Credential && !self.needs_operator() {
                 return self.somebody_else_later();
             }
             return self.refusal(&failure);
         }
-        let is_for_the_operator = self.is_for_the_operator();
-        let reason = match self.search.why_none(is_for_the_operator) {
+        let needs_operator = self.needs_operator();
+        let reason = match self.search.why_none(needs_operator) {
             NoCandidate::Unable(refused) => {
                 return Refusal::unable(refused, &self.request.answer_header.model);
             }
@@ -111,7 +111,7 @@ impl<'x> Producer<'x> {
         let seconds = self.search.passed.retry_after.map_or(1, seconds_of);
         if self.attempts.shed || !self.queued().is_zero() {
             // A request that was never first in line has not looked at the candidates.
-            let limited = self.limited_for();
+            let limited = self.rate_limit_wait();
             let code = if limited.is_some() {
                 FailureKind::AllRateLimited
             } else {

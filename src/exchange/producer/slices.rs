@@ -280,7 +280,7 @@ impl<'x> Producer<'x> {
                     None => {}
                 }
                 // Until the first slice has a place, the others take none in the queue.
-                if !request.meter.is_under_way() {
+                if !request.meter.has_begun_slice() {
                     break;
                 }
             }

@@ -55,7 +55,7 @@ impl Producer<'_> {
     }
 
     /// Fetches the thoughts that belong to calls in the request and are not in the vault.
-    pub(super) async fn recall(&mut self) {
+    pub(super) async fn fetch_missing_thoughts(&mut self) {
         let Some(store) = &self.shared.store else {
             return;
         };

@@ -220,29 +220,29 @@ impl<'k, 'a> Known<'k, 'a> {
                     missing.report(&item, name, Grade::Manual, UNKNOWN)
                 }
                 // LiteLLM asks for the targets of the group all the same.
-                ("all-team-models", ..) if has_partial => item.manual(PARTIAL),
+                ("all-team-models", ..) if has_partial => item.report_manual(PARTIAL),
                 ("all-proxy-models" | "all-team-models" | "*", ..) => {
                     is_all = true;
-                    item.exact();
+                    item.report_exact();
                 }
                 ("no-default-models", ..) => {
                     // At a user, this word forbids what the others allow.
                     is_none |= is_user;
-                    item.exact();
+                    item.report_exact();
                 }
                 (_, Some(id), _) => {
                     globs.push(id.to_owned());
                     if id == name {
-                        item.exact();
+                        item.report_exact();
                     } else {
-                        item.approximate(ALIAS);
+                        item.report_approximate(ALIAS);
                     }
                 }
                 (_, None, Some([whole, partial])) => {
                     globs.extend(whole.iter().map(|id| (*id).to_owned()));
                     match partial.first() {
                         None => item.report(Grade::Exact, GROUP),
-                        Some(model) => item.manual(format!(
+                        Some(model) => item.report_manual(format!(
                             "is an access group with only some targets of {}, which it does not give here: make a model of these targets",
                             quote_safely(model)
                         )),
@@ -250,7 +250,7 @@ impl<'k, 'a> Known<'k, 'a> {
                 }
                 _ if is_alias_glob(name) && (name.contains('*') || is_served()) => {
                     globs.push(name.to_owned());
-                    item.approximate(if name.contains('*') { GLOB } else { OF_PATTERN });
+                    item.report_approximate(if name.contains('*') { GLOB } else { OF_PATTERN });
                 }
                 _ => missing.report(&item, name, Grade::Manual, UNKNOWN),
             }

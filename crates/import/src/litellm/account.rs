@@ -89,10 +89,10 @@ impl<'a> Drafting<'_, 'a> {
     pub(super) fn secret(&mut self, spot: &Spot<'_>, end: &str) -> NewValue {
         let text = spot.text().unwrap_or_default();
         if let Some(name) = variable_name(text) {
-            spot.exact();
+            spot.report_exact();
             return env_reference(name);
         }
-        spot.manual("is the secret itself: write it into the file that is named here");
+        spot.report_manual("is the secret itself: write it into the file that is named here");
         self.draft.literals.push(text.to_owned());
         secret_file(end)
     }
@@ -124,7 +124,7 @@ impl<'a> Drafting<'_, 'a> {
         {
             self.set("concurrency", limit);
             self.draft.is_own = true;
-            spot.approximate(CONCURRENCY);
+            spot.report_approximate(CONCURRENCY);
         }
         Ok(self.draft)
     }
@@ -139,7 +139,7 @@ impl<'a> Drafting<'_, 'a> {
             _ => {
                 let [written, other] = ["api_base", "base_url"].map(|field| self.take(field));
                 if let (Some(_), Some(other)) = (&written, &other) {
-                    other.approximate("is not used, as `api_base` goes before it");
+                    other.report_approximate("is not used, as `api_base` goes before it");
                 }
                 written.or(other)
             }
@@ -163,14 +163,14 @@ impl<'a> Drafting<'_, 'a> {
         if let Some(spot) = written {
             let is_variable = spot.text().is_some_and(|text| text.starts_with(ENVIRON));
             match difference {
-                Some(difference) => spot.approximate(difference),
+                Some(difference) => spot.report_approximate(difference),
                 None if is_variable => {
                     spot.report(
                         Grade::Exact,
                         "the address that the environment has now is written",
                     );
                 }
-                None => spot.exact(),
+                None => spot.report_exact(),
             }
         }
         Ok(Some(url))
@@ -199,7 +199,7 @@ impl<'a> Drafting<'_, 'a> {
         self.draft.fields.set_some("quirks", quirks);
         if base.is_some_and(is_open) {
             self.set("insecure", true);
-            self.entry.name.approximate(INSECURE);
+            self.entry.name.report_approximate(INSECURE);
         }
         Ok(())
     }
@@ -231,9 +231,9 @@ impl<'a> Drafting<'_, 'a> {
             match spot.text().filter(|text| is_word(text)) {
                 Some(text) => {
                     headers.set("OpenAI-Organization", text);
-                    spot.exact();
+                    spot.report_exact();
                 }
-                None => spot.manual(
+                None => spot.report_manual(
                     "write the organisation into `headers` by hand, as `OpenAI-Organization`",
                 ),
             }
@@ -247,9 +247,9 @@ impl<'a> Drafting<'_, 'a> {
             match spot.text().filter(|text| may_write_header(header, text)) {
                 Some(text) if !is_known => {
                     headers.set(header, text);
-                    spot.exact();
+                    spot.report_exact();
                 }
-                Some(_) | None => spot.manual(NOT_CARRIED),
+                Some(_) | None => spot.report_manual(NOT_CARRIED),
             }
         }
         self.draft.fields.set_some("headers", headers.map());
@@ -271,7 +271,7 @@ impl<'a> Drafting<'_, 'a> {
             times.set("idle", span.as_str());
         }
         if let Some((spot, span)) = &of_all {
-            spot.approximate(if of_streams.is_some() {
+            spot.report_approximate(if of_streams.is_some() {
                 OF_WHOLE_ANSWERS
             } else {
                 OF_ALL
@@ -280,7 +280,7 @@ impl<'a> Drafting<'_, 'a> {
             times.set("total_stream", LONGEST_STREAM);
         }
         if let Some((spot, _)) = &of_streams {
-            spot.approximate(OF_STREAMS);
+            spot.report_approximate(OF_STREAMS);
         }
         self.draft.fields.set_some("timeouts", times.map());
     }
@@ -295,7 +295,7 @@ impl<'a> Drafting<'_, 'a> {
         let seconds = self.world.plain(&spot).ok();
         let span = seconds.and_then(|seconds| format_span(&seconds));
         if span.is_none() {
-            spot.manual("must be a number of seconds: write `timeouts` by hand");
+            spot.report_manual("must be a number of seconds: write `timeouts` by hand");
         }
         Some((spot, span?))
     }

@@ -33,7 +33,7 @@ impl Bound {
 
     /// Reports a field of the file with what it does to keys.
     pub(super) fn report(&self, spot: &Spot<'_>, whose: &str) {
-        spot.unsupported(format!(
+        spot.report_unsupported(format!(
             "has no counterpart. It bounds {whose}, which are switched off unless `--loosen {}` drops it",
             self.field
         ));
@@ -53,7 +53,7 @@ impl Bounds {
 
     /// Adds a bound, and reports it where it stands.
     pub(super) fn add_from(&mut self, spot: &Spot<'_>, bound: Bound) {
-        spot.unsupported(&bound.why);
+        spot.report_unsupported(&bound.why);
         self.add(bound);
     }
 
@@ -70,7 +70,7 @@ impl Bounds {
                     Bound::new(&name, word)
                 }
                 Fate::Bound(_, Free::Word(_), _) if !spot.is_empty() => {
-                    spot.exact();
+                    spot.report_exact();
                     continue;
                 }
                 Fate::Below(section) => {

@@ -63,7 +63,7 @@ impl Drafting<'_, '_> {
     fn read_word(&mut self, word: &Word) -> Result<String, Lost> {
         if let Some(spot) = self.take_first(word.params) {
             let found = self.world.word(&spot, word.is_right)?;
-            spot.exact();
+            spot.report_exact();
             return Ok(found);
         }
         let mut variables = word.variables.iter();
@@ -74,7 +74,7 @@ impl Drafting<'_, '_> {
             let why = format!("names no {noun}, nor does the environment");
             return Err(entry.lost(Grade::Manual, why));
         };
-        entry.approximate(format!(
+        entry.report_approximate(format!(
             "no {noun} is written: {found}, as LiteLLM takes now"
         ));
         Ok(found)
@@ -87,7 +87,9 @@ impl Drafting<'_, '_> {
             // These words stand for the path without a version.
             (Ok(version), Some(_)) if ["v1", "latest", "preview"].contains(&&*version) => {}
             (Ok(version), _) => self.set("api_version", version),
-            (Err(_), Some(spot)) => spot.manual("cannot be read: write `api_version` by hand"),
+            (Err(_), Some(spot)) => {
+                spot.report_manual("cannot be read: write `api_version` by hand")
+            }
             (Err(_), None) => {}
         }
     }
@@ -103,7 +105,7 @@ impl Drafting<'_, '_> {
             self.set("key", env_reference(name));
             let message =
                 format!("no `api_key` is written: {name} of the environment, as LiteLLM does");
-            self.entry.name.approximate(message);
+            self.entry.name.report_approximate(message);
         }
     }
 
@@ -133,7 +135,7 @@ impl Drafting<'_, '_> {
         if !is_whole && self.world.is_set(BEARER) {
             self.set("key", env_reference(BEARER));
             let message = format!("no keys are written: {BEARER} of the environment");
-            self.entry.name.approximate(message);
+            self.entry.name.report_approximate(message);
             return Ok(());
         }
         let mut fields = Fields::default();
@@ -145,14 +147,14 @@ impl Drafting<'_, '_> {
                 None if is_token && (is_whole || !self.world.is_set(&variable)) => {}
                 lone => {
                     if let Some(spot) = lone {
-                        spot.manual("one of the two keys is missing: write both by hand");
+                        spot.report_manual("one of the two keys is missing: write both by hand");
                     }
                     fields.set(field, env_reference(&variable));
                 }
             }
         }
         if !is_whole {
-            self.entry.name.approximate(NO_KEYS);
+            self.entry.name.report_approximate(NO_KEYS);
         }
         self.draft.fields.set_some("aws", fields.map());
         Ok(())
@@ -171,19 +173,21 @@ impl Drafting<'_, '_> {
         let text = written.as_ref().and_then(Spot::text).unwrap_or_default();
         let account = match (&written, variable_name(text)) {
             (Some(spot), Some(name)) => {
-                spot.approximate(
+                spot.report_approximate(
                     "the variable must hold the JSON key itself, not the name of a file",
                 );
                 env_reference(name)
             }
             (Some(spot), None) => {
-                spot.manual("put the service account's JSON key into the file that is named here");
+                spot.report_manual(
+                    "put the service account's JSON key into the file that is named here",
+                );
                 self.draft.literals.push(text.to_owned());
                 secret_file(".json")
             }
             (None, _) => {
                 const MESSAGE: &str = "no credentials are written, and those of the machine are not used: put a service account's JSON key into the file that is named here";
-                self.entry.name.manual(MESSAGE);
+                self.entry.name.report_manual(MESSAGE);
                 secret_file(".json")
             }
         };

@@ -39,13 +39,13 @@ impl<'a> Entry<'a> {
         let params = take_map(&mut fields, "litellm_params");
         let info = take_map(&mut fields, "model_info");
         for other in fields.values() {
-            other.unsupported("LiteLLM does not read this here, and it is left out");
+            other.report_unsupported("LiteLLM does not read this here, and it is left out");
         }
         let Some((name, spot)) = name.zip(params) else {
             let why = "has no `model_name` or no `litellm_params`";
             spot.findings.add(*spot.lost(Grade::Unsupported, why));
             for (_, field) in info.iter().flat_map(Spot::entries) {
-                field.unsupported(LEFT_OUT);
+                field.report_unsupported(LEFT_OUT);
             }
             return None;
         };
@@ -69,7 +69,7 @@ impl<'a> Entry<'a> {
             return;
         };
         let Some(credential) = named.text().and_then(|name| world.credential(name)) else {
-            named.manual(
+            named.report_manual(
                 "`credential_list` has no credential of this name: write the account's key by hand",
             );
             return;
@@ -244,14 +244,14 @@ impl<'a> Terms<'a> {
             "ptu_shares" => "teams",
             _ if self.has_budget() => "proxy-budget",
             _ => {
-                spot.approximate(
+                spot.report_approximate(
                     "bounds nothing in LiteLLM: a budget needs `max_budget` and `budget_duration`",
                 );
                 return;
             }
         };
         if spot.is_empty() {
-            spot.exact();
+            spot.report_exact();
             return;
         }
         let bound = Bound::because(&format!("model_list.{field}"), word, WHY);

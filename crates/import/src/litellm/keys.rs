@@ -99,7 +99,7 @@ pub(super) fn import_keys(
     if let Some(total) = &rows.total
         && let Some(count) = total.whole().filter(|count| *count > found as u64)
     {
-        total.manual(format!(
+        total.report_manual(format!(
             "the answers count {count} keys, and {found} are in the files: save all pages"
         ));
     }
@@ -164,7 +164,10 @@ impl<'k> Importer<'k, '_> {
             "or another limit of models is at its team or user, and callers have none";
         row.findings.set_entry(format!("callers.{}", caller.name));
         (caller.limits, caller.models) = self.read_row(row, None, is_user);
-        caller.limits.bounds.add_row(Section::Row, row, "");
+        caller
+            .limits
+            .bounds
+            .add_row(Section::TeamOrUserRow, row, "");
         caller.is_blocked = is_blocked(row);
         // Callers have no limits of single models.
         if caller.limits.models_value().is_some() {
@@ -182,7 +185,7 @@ impl<'k> Importer<'k, '_> {
         const NO_BUDGET: &str = "names a budget that is not in the files: save /budget/list too";
         imported.keys.0 += 1;
         let Some(hash) = row.get_text("token").and_then(hash_of) else {
-            row.manual("is no hash of a key: the key is left out");
+            row.report_manual("is no hash of a key: the key is left out");
             return;
         };
         let owner = key_owner(&row);
@@ -197,7 +200,7 @@ impl<'k> Importer<'k, '_> {
         let of_caller = caller.models.clone();
         findings.set_entry(&*path);
         for field in ["token", "key_alias", "team_id", "user_id"] {
-            row.filled(field).iter().for_each(Spot::exact);
+            row.filled(field).iter().for_each(Spot::report_exact);
         }
         let budget = self.rows.budget_of(&row);
         let (mut limits, models) = self.read_row(&row, budget.as_ref(), false);
@@ -218,7 +221,7 @@ impl<'k> Importer<'k, '_> {
         let usable = Usable::new(&of_caller, &models);
         limits.add_groups(&self.known, &usable);
         if limits.assign_to_models(&self.known, &usable) {
-            row.approximate(LEFT_OUT);
+            row.report_approximate(LEFT_OUT);
         }
         let mut key = KeyDraft {
             unpriced: self.find_unpriced([of_caller, models.clone()], &usable),
@@ -297,14 +300,14 @@ impl<'k> Importer<'k, '_> {
             && let Some(seconds) = spot.time()
         {
             fields.set("expires", format_time(seconds.saturating_mul(1000)));
-            spot.exact();
+            spot.report_exact();
         }
         if !bounds.is_empty() {
             let names: BTreeSet<&str> = bounds.iter().map(|bound| &*bound.field).collect();
             let names = names.into_iter().collect::<Vec<_>>().join(", ");
             let whys: Vec<&str> = bounds.iter().map(|bound| &*bound.why).collect();
             key.row
-                .unsupported(format!("is switched off: {}", whys.join("; ")));
+                .report_unsupported(format!("is switched off: {}", whys.join("; ")));
             fields.set("enabled", NewValue::Bool(false).noted(names));
         } else if is_off {
             fields.set("enabled", false);
@@ -430,7 +433,7 @@ fn first_digits(hash: &str) -> String {
 /// Reads whether a key or its owner is blocked.
 fn is_blocked(row: &Spot<'_>) -> bool {
     let spot = row.filled("blocked");
-    spot.iter().for_each(Spot::exact);
+    spot.iter().for_each(Spot::report_exact);
     spot.and_then(|spot| spot.flag()) == Some(true)
 }
 

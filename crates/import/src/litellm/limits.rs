@@ -56,7 +56,7 @@ impl Limits {
         }
         if let Some(spot) = field("max_budget") {
             let period = field("budget_duration");
-            period.iter().for_each(Spot::exact);
+            period.iter().for_each(Spot::report_exact);
             let read = limits.own.read_budget(&spot, period.as_ref(), "max_budget");
             let message = match spent_at {
                 Some(_) => "counts by the day or the calendar month in UTC",
@@ -96,7 +96,7 @@ impl Limits {
             [None, None] => return,
         };
         // LiteLLM begins anew then, as soon as it looks.
-        ends.iter().for_each(Spot::exact);
+        ends.iter().for_each(Spot::report_exact);
         let end = ends.and_then(|spot| spot.time());
         if end.is_some_and(|end| end.saturating_mul(1000) <= now) {
             spot.report(
@@ -106,7 +106,7 @@ impl Limits {
             return;
         }
         match spot.amount().and_then(|amount| amount.units(9)) {
-            Some((0, _)) => spot.exact(),
+            Some((0, _)) => spot.report_exact(),
             Some((usd, _)) => {
                 let spent = Spent {
                     counted_at,

@@ -103,7 +103,7 @@ impl<'a> Made<'a> {
                 let reported: BTreeSet<&str> = terms.chain([&*lost.path]).collect();
                 findings.add(Finding::clone(&lost));
                 for spot in places.iter().filter(|spot| !reported.contains(&*spot.path)) {
-                    spot.unsupported(LEFT_OUT);
+                    spot.report_unsupported(LEFT_OUT);
                 }
             }
         }
@@ -124,7 +124,7 @@ impl<'a> Made<'a> {
                 let names = names.into_iter();
                 let reached: BTreeSet<usize> = names.flat_map(|name| self.reached(name)).collect();
                 if reached.is_empty() {
-                    spot.unsupported(LEFT_OUT);
+                    spot.report_unsupported(LEFT_OUT);
                 }
                 for index in reached {
                     if let Some(group) = self.groups.get_mut(index) {
@@ -182,8 +182,8 @@ impl<'a> Made<'a> {
         let listed = list_price(&draft, &model, &name, base_model.as_ref());
         let account = self.add_account(draft, &name);
         findings.move_to(&format!("accounts.{account}"), begin..end);
-        name.exact();
-        mode.iter().for_each(Spot::exact);
+        name.report_exact();
+        mode.iter().for_each(Spot::report_exact);
         let target = TargetDraft {
             account,
             model,
@@ -261,9 +261,11 @@ impl<'a> GroupDraft<'a> {
             && let Some(limit) = spot.read_whole(1..=u64::from(u32::MAX), "defaults.max_tokens")
         {
             if *self.max_tokens.get_or_insert(limit) == limit {
-                spot.exact();
+                spot.report_exact();
             } else {
-                spot.approximate("another entry of this model has another value, which counts");
+                spot.report_approximate(
+                    "another entry of this model has another value, which counts",
+                );
             }
         }
         if let Some(spot) = entry.params.remove("drop_params")
@@ -281,11 +283,11 @@ impl<'a> GroupDraft<'a> {
             self.targets.push(target);
             return;
         };
-        entry.approximate(
+        entry.report_approximate(
             "has the same account and model as an entry before it: they are one target",
         );
         for spot in target.shares.iter().flatten().chain(&target.order) {
-            spot.approximate(LEFT_OUT);
+            spot.report_approximate(LEFT_OUT);
         }
         known.access.extend(target.access);
     }
@@ -309,7 +311,7 @@ pub(super) fn check_id(id: &str) -> Result<(), &'static str> {
 fn draft_account<'a>(entry: &mut Entry<'a>, world: &World<'a>) -> Result<(Draft, String), Lost> {
     const MAX_LENGTH: usize = 512;
     if let Some(spot) = entry.params.remove("mock_response") {
-        spot.approximate("the demo account answers, with a text of its own");
+        spot.report_approximate("the demo account answers, with a text of its own");
         let mut draft = Draft {
             wish: "demo".to_owned(),
             ..Draft::default()
@@ -337,13 +339,13 @@ fn draft_account<'a>(entry: &mut Entry<'a>, world: &World<'a>) -> Result<(Draft,
     let draft = drafting.finish()?;
     if provided.is_guessed {
         let name = row.name;
-        spot.approximate(format!(
+        spot.report_approximate(format!(
             "the name says no provider: `{name}`, as LiteLLM knows it"
         ));
     } else {
-        spot.exact();
+        spot.report_exact();
     }
-    custom.iter().for_each(Spot::exact);
+    custom.iter().for_each(Spot::report_exact);
     Ok((draft, provided.model.to_owned()))
 }
 

@@ -184,19 +184,19 @@ impl<'a> Spot<'a> {
         self.findings.add(self.finding(grade, message));
     }
 
-    pub(super) fn exact(&self) {
+    pub(super) fn report_exact(&self) {
         self.report(Grade::Exact, "");
     }
 
-    pub(super) fn approximate(&self, message: impl Into<String>) {
+    pub(super) fn report_approximate(&self, message: impl Into<String>) {
         self.report(Grade::Approximate, message);
     }
 
-    pub(super) fn manual(&self, message: impl Into<String>) {
+    pub(super) fn report_manual(&self, message: impl Into<String>) {
         self.report(Grade::Manual, message);
     }
 
-    pub(super) fn unsupported(&self, message: impl Into<String>) {
+    pub(super) fn report_unsupported(&self, message: impl Into<String>) {
         self.report(Grade::Unsupported, message);
     }
 
@@ -212,8 +212,8 @@ impl<'a> Spot<'a> {
     pub(super) fn read_flag(&self, field: &str) -> Option<bool> {
         let flag = self.flag();
         match flag {
-            Some(_) => self.exact(),
-            None => self.manual(format!("must be true or false: write `{field}` by hand")),
+            Some(_) => self.report_exact(),
+            None => self.report_manual(format!("must be true or false: write `{field}` by hand")),
         }
         flag
     }
@@ -222,7 +222,7 @@ impl<'a> Spot<'a> {
     pub(super) fn read_whole(&self, range: RangeInclusive<u64>, field: &str) -> Option<u64> {
         let number = self.whole().filter(|number| range.contains(number));
         if number.is_none() {
-            self.manual(format!("must be a whole number: write `{field}` by hand"));
+            self.report_manual(format!("must be a whole number: write `{field}` by hand"));
         }
         number
     }

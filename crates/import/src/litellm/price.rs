@@ -80,14 +80,14 @@ impl<'a> RatesOut<'a> {
             };
             // Millionths of a US dollar, for a million tokens.
             let Some((rate, is_exact)) = spot.amount().and_then(|usd| usd.units(12)) else {
-                spot.manual("is no price: write `price` by hand");
+                spot.report_manual("is no price: write `price` by hand");
                 continue;
             };
             fields.set(ours, NewValue::Number(Million(rate).to_string()));
             if is_exact {
                 spots.push(spot);
             } else {
-                spot.approximate("is rounded up to six decimals");
+                spot.report_approximate("is rounded up to six decimals");
             }
         }
         (!fields.0.is_empty()).then_some(Self { fields, spots })
@@ -137,8 +137,8 @@ pub(super) fn list_price(
     let price = price_value(provider, model);
     let spot = base_model.unwrap_or(name);
     match price {
-        Some(_) => spot.approximate(LISTED),
-        None if base_model.is_some() => spot.manual(NO_PRICE),
+        Some(_) => spot.report_approximate(LISTED),
+        None if base_model.is_some() => spot.report_manual(NO_PRICE),
         None => {}
     }
     price

@@ -34,7 +34,7 @@ impl Others {
     /// Reads a list such as `[{gpt-4o: [a, b]}, {"*": [c]}]`.
     pub(super) fn read(&mut self, spot: &Spot<'_>, made: &Made<'_>) {
         if !spot.is_list() {
-            spot.manual("must be a list: write `fallbacks` by hand");
+            spot.report_manual("must be a list: write `fallbacks` by hand");
         }
         for (model, list) in spot.items().iter().flat_map(Spot::entries) {
             if model == "*" {
@@ -94,11 +94,13 @@ fn read_names(spot: &Spot<'_>, made: &Made<'_>, message: &str) -> Vec<String> {
             Some(name) => made
                 .missing
                 .report(&item, name, Grade::Unsupported, "it is left out"),
-            None => item.unsupported("a fallback is the name of a model here: it is left out"),
+            None => {
+                item.report_unsupported("a fallback is the name of a model here: it is left out")
+            }
         }
     }
     if names.is_empty() {
-        spot.unsupported("no model of this list is here, so nothing is written");
+        spot.report_unsupported("no model of this list is here, so nothing is written");
     } else {
         spot.report(Grade::Exact, message);
     }
@@ -141,7 +143,7 @@ impl Rules {
         let direct = self.fallbacks.named_for(&group.name);
         if kind == ModelKind::Embedding {
             if !direct.is_empty() {
-                group.spot.unsupported(VECTORS);
+                group.spot.report_unsupported(VECTORS);
             }
             return;
         }
@@ -150,7 +152,7 @@ impl Rules {
         let chain = self.fallbacks.chain(&group.name);
         let wanted: Vec<String> = chain.iter().filter(fits).cloned().collect();
         if wanted.len() > direct.iter().filter(fits).count() {
-            group.spot.approximate(CHAIN);
+            group.spot.report_approximate(CHAIN);
         }
         fields.set_list("fallbacks", &wanted);
         let mut on = Fields::default();
@@ -182,7 +184,7 @@ impl Rules {
             fields.set("strategy", if has_tiers { "priority" } else { by_weight });
         }
         if has_last {
-            group.spot.approximate(LAST);
+            group.spot.report_approximate(LAST);
         }
         let orders = orders.unwrap_or_else(|| vec![0; targets.len()]);
         let mut written = Vec::new();
@@ -221,7 +223,7 @@ fn read_orders(targets: &[TargetDraft<'_>]) -> Option<Vec<u64>> {
         let spot = target.order.as_ref();
         let order = spot.and_then(|spot| spot.read_whole(0..=1_000_000, "tier"));
         if let (Some(spot), Some(_)) = (spot, order) {
-            spot.exact();
+            spot.report_exact();
         }
         orders.push(order);
     }
@@ -253,11 +255,13 @@ fn read_weights<'t>(targets: &'t [TargetDraft<'_>]) -> Vec<u32> {
         let is_exact = matches!(ratio, Some((_, true)));
         for spot in spots.into_iter().flatten() {
             match (is_used, index) {
-                (true, 0) if is_exact => spot.exact(),
-                (true, 0) => spot.approximate("the shares are rounded to whole numbers"),
-                (false, 0) => spot.approximate("changes nothing here: the model has one target"),
-                (true, _) => spot.manual(USED_CAP),
-                (false, _) => spot.manual(CAP),
+                (true, 0) if is_exact => spot.report_exact(),
+                (true, 0) => spot.report_approximate("the shares are rounded to whole numbers"),
+                (false, 0) => {
+                    spot.report_approximate("changes nothing here: the model has one target")
+                }
+                (true, _) => spot.report_manual(USED_CAP),
+                (false, _) => spot.report_manual(CAP),
             }
         }
     }

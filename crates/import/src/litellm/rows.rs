@@ -153,11 +153,13 @@ impl Rows<'_> {
     /// Returns the bound of keys whose user is not in the files.
     pub(super) fn missing_user(&self) -> Bound {
         const WHY: &str = "names a user that is not in the files: save all pages of /user/list";
+        // The second argument is the word of `--loosen` that drops the bound.
         Bound::because("user_id", "users", WHY)
     }
 
-    /// Adds what bounds a key of a team because of its user, and of what the user may use as a
-    /// member. None of it can be carried, since a key here has one caller.
+    /// Adds the bounds that a team's key has because of its user: those of the user, and those of
+    /// the user as a member of the team. None of them can be carried, since a key here has one
+    /// caller.
     pub(super) fn bind_member(
         &self,
         key: &Spot<'_>,
@@ -177,7 +179,7 @@ impl Rows<'_> {
                     Some(_) if is_budget_for_teams => {
                         bounds.add(Bound::new("user.max_budget", "users"));
                     }
-                    Some(spot) => spot.approximate(UNUSED_BUDGET),
+                    Some(spot) => spot.report_approximate(UNUSED_BUDGET),
                     None => {}
                 }
             }
@@ -218,7 +220,7 @@ impl Rows<'_> {
         for (id, row) in self.iter() {
             let section = match id {
                 RowId::Key(_) => Section::KeyRow,
-                RowId::Team(_) | RowId::User(_) => Section::Row,
+                RowId::Team(_) | RowId::User(_) => Section::TeamOrUserRow,
                 RowId::Budget(_) | RowId::Membership { .. } => continue,
             };
             for (field, spot) in row.entries() {

@@ -13,7 +13,7 @@ use portcullis::conf::yaml::Value;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Section {
     /// A team or a user.
-    Row,
+    TeamOrUserRow,
     /// A key. Its fields have the rules of all rows.
     KeyRow,
     Budget,
@@ -213,7 +213,7 @@ const RULES: &[(Section, &[Rule])] = {
     use Shape::{Any, Flag, List, Map, Scalar, Text, Time};
     &[
         // Keys, teams and users.
-        (Row, &[
+        (TeamOrUserRow, &[
             Rule("token key_alias team_alias user_alias api_key key_name", Any, Carry),
             Rule("team_id user_id budget_id budget_duration", Text, Carry),
             Rule("rpm_limit tpm_limit tpd_limit max_parallel_requests max_budget", Scalar, Carry),
@@ -411,7 +411,7 @@ pub(super) fn field_rule(section: Section, field: &str) -> (Shape, Fate) {
     )]
     let general = match section {
         Section::LiteLlm | Section::Router => Section::General,
-        Section::KeyRow => Section::Row,
+        Section::KeyRow => Section::TeamOrUserRow,
         other => other,
     };
     let found = [section, general]
@@ -429,7 +429,7 @@ fn unknown_fate(section: Section, field: &str) -> Fate {
         Section::Metadata if LIMITING.iter().any(|part| field.contains(part)) => {
             bound_by("unknown-fields")
         }
-        Section::Row | Section::KeyRow | Section::Budget | Section::ObjectPermission => {
+        Section::TeamOrUserRow | Section::KeyRow | Section::Budget | Section::ObjectPermission => {
             bound_by("unknown-fields")
         }
         Section::Permissions => bound_by("guardrails"),

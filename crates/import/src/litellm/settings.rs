@@ -44,7 +44,7 @@ pub(super) fn read_settings(world: &World<'_>, made: &mut Made<'_>) -> Common {
             continue;
         };
         if !settings.is_map() {
-            settings.manual("must be a map: its settings are left out");
+            settings.report_manual("must be a map: its settings are left out");
         }
         for (key, spot) in settings.entries() {
             common.take_setting(section, key, &spot, world, made);
@@ -136,12 +136,12 @@ impl Common {
             "allowed_ips" => self.read_addresses(spot),
             "apply_user_budget_to_team_keys" => {
                 self.is_user_budget_for_teams = spot.flag() != Some(false);
-                spot.approximate("a key of a team whose user has a budget is switched off");
+                spot.report_approximate("a key of a team whose user has a budget is switched off");
             }
             "timeout" if section == Section::Router && world.request_timeout().is_some() => {
-                spot.approximate(UNUSED_TIME);
+                spot.report_approximate(UNUSED_TIME);
             }
-            "database_url" if world.has_keys => spot.manual(REST_OF_DATABASE),
+            "database_url" if world.has_keys => spot.report_manual(REST_OF_DATABASE),
             // What cannot be read may be on.
             "enable_tag_filtering" if spot.flag() != Some(false) && made.has_tags => {
                 self.add_bound(spot, Whose::All, Bound::new(&spot.path, "tags"));
@@ -156,7 +156,7 @@ impl Common {
         let is_address = |text: &str| text.parse::<IpAddr>().is_ok();
         let are_addresses = items.iter().all(|item| item.text().is_some_and(is_address));
         if items.is_empty() || !are_addresses {
-            spot.manual("must be a list of addresses: keys are switched off");
+            spot.report_manual("must be a list of addresses: keys are switched off");
             self.bounds
                 .push((Whose::All, Bound::unreadable(&spot.path)));
         } else {
@@ -182,14 +182,14 @@ fn read_aliases(spot: &Spot<'_>, made: &mut Made<'_>) {
         };
         let is_name = name::of_model(alias).is_ok() && !looks_secret(alias);
         if is_taken || !is_name || group.name.contains('*') {
-            value.manual(WRONG);
+            value.report_manual(WRONG);
         } else {
             findings.set_entry(group.path());
             match value.get("hidden").and_then(|hidden| hidden.flag()) {
                 Some(true) => {
-                    value.manual("is hidden in LiteLLM's list of models; here it is listed");
+                    value.report_manual("is hidden in LiteLLM's list of models; here it is listed");
                 }
-                Some(false) | None => value.exact(),
+                Some(false) | None => value.report_exact(),
             }
             findings.set_entry("");
             group.aliases.push(alias.to_owned());
@@ -215,12 +215,12 @@ fn read_store(router: &Spot<'_>, world: &World<'_>, made: &mut Made<'_>) -> Opti
     };
     first.findings.set_entry("server.yaml store");
     if value.is_some() {
-        first.exact();
-        spots.for_each(|spot| spot.exact());
+        first.report_exact();
+        spots.for_each(|spot| spot.report_exact());
     } else {
         // What is to do is one thing, whatever it consists of.
-        first.manual(FILE);
-        spots.for_each(|spot| spot.approximate("is a part of that URL"));
+        first.report_manual(FILE);
+        spots.for_each(|spot| spot.report_approximate("is a part of that URL"));
     }
     first.findings.set_entry("");
     let mut value = value.unwrap_or_else(|| secret_file("redis-url"));

@@ -45,7 +45,7 @@ impl<'a> World<'a> {
         };
         for (key, spot) in roots.iter().flat_map(Spot::entries) {
             match key {
-                "include" => spot.exact(),
+                "include" => spot.report_exact(),
                 "model_list" | "credential_list" | "guardrails" if spot.is_list() => {
                     world.lists.entry(key).or_default().extend(spot.items());
                 }
@@ -54,7 +54,9 @@ impl<'a> World<'a> {
                 | "general_settings"
                 | "environment_variables" => {
                     if let Some(before) = world.sections.insert(key, spot) {
-                        before.unsupported("an included file has this section too, which counts");
+                        before.report_unsupported(
+                            "an included file has this section too, which counts",
+                        );
                     }
                 }
                 _ => world.others.push((key, spot)),
@@ -68,14 +70,14 @@ impl<'a> World<'a> {
     fn report_references(&self) {
         let variables = self.section("environment_variables");
         for (_, spot) in variables.into_iter().flat_map(Spot::entries) {
-            spot.manual("set this variable for the gateway if a secret is read from it");
+            spot.report_manual("set this variable for the gateway if a secret is read from it");
         }
         for spot in self.list("credential_list") {
             match ["credential_name", "credential_values"].map(|field| spot.filled(field)) {
                 [Some(_), Some(_)] => {
                     spot.report(Grade::Exact, "is written out at each entry that names it");
                 }
-                _ => spot.manual("has no `credential_name` or no `credential_values`"),
+                _ => spot.report_manual("has no `credential_name` or no `credential_values`"),
             }
         }
     }

@@ -101,7 +101,7 @@ async fn reading(over: Over, pieces: Vec<Paced>, total: Instant) -> Reading {
         memory: held,
         idle: Duration::from_secs(30),
         total,
-        start: None,
+        label_source: None,
     }
 }
 

@@ -10,24 +10,26 @@ use crate::upstream::claude::fields::{
 use crate::upstream::claude::refuse::refuse_unsupported;
 use crate::upstream::claude::thinking::Thinking;
 use crate::upstream::claude::tools::{Situation, Tools};
-use crate::upstream::shared::options::Rule::{As, By, Elsewhere, Lost, Within, Word};
+use crate::upstream::shared::options::Rule::{
+    Elsewhere, Lost, Translated, UnderKey, Within, WrittenBy,
+};
 use crate::upstream::shared::options::{self, Options, Row, Words, differs_from_default};
 use crate::wire::json::Writer;
 
 /// The options that are refused, those that are written, and those that are lost.
 pub(super) const OPTIONS: [&[Row]; 5] = options::table([
     REFUSED,
-    &[(Field::MaxTokens, As("max_tokens"))],
+    &[(Field::MaxTokens, UnderKey("max_tokens"))],
     &[
         (Field::Temperature, Within("temperature", BOUNDS)),
         (Field::TopP, Within("top_p", BOUNDS)),
-        (Field::TopK, As("top_k")),
+        (Field::TopK, UnderKey("top_k")),
         (
             Field::Stop,
-            By(|options, w, losses| write_stops(options, "stop_sequences", w, losses)),
+            WrittenBy(|options, w, losses| write_stops(options, "stop_sequences", w, losses)),
         ),
-        (Field::User, By(write_user)),
-        (Field::ServiceTier, Word("service_tier", TIERS)),
+        (Field::User, WrittenBy(write_user)),
+        (Field::ServiceTier, Translated("service_tier", TIERS)),
         (Field::Effort, Elsewhere),
     ],
     LOST_NUMBERS,

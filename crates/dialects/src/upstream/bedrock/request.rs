@@ -16,7 +16,9 @@ use crate::upstream::claude::fields::{
 use crate::upstream::claude::refuse::refuse_unsupported;
 use crate::upstream::claude::thinking::Thinking;
 use crate::upstream::claude::tools::{Situation, Tools};
-use crate::upstream::shared::options::Rule::{As, By, Elsewhere, Lost, Within, Word};
+use crate::upstream::shared::options::Rule::{
+    Elsewhere, Lost, Translated, UnderKey, Within, WrittenBy,
+};
 use crate::upstream::shared::options::{self, Options, Row, Words};
 use crate::wire::json::Writer;
 
@@ -25,24 +27,24 @@ use crate::wire::json::Writer;
 pub(super) const OPTIONS: [&[Row]; 5] = options::table([
     REFUSED,
     &[
-        (Field::MaxTokens, As("maxTokens")),
+        (Field::MaxTokens, UnderKey("maxTokens")),
         (Field::Temperature, Within("temperature", BOUNDS)),
         (Field::TopP, Within("topP", BOUNDS)),
         (
             Field::Stop,
-            By(|options, w, losses| write_stops(options, "stopSequences", w, losses)),
+            WrittenBy(|options, w, losses| write_stops(options, "stopSequences", w, losses)),
         ),
     ],
     &[
         (
             Field::ServiceTier,
-            By(|options, w, losses| {
+            WrittenBy(|options, w, losses| {
                 if options.request.service_tier.is_some() {
                     w.group("serviceTier", |w| options.write(TIER, w, losses));
                 }
             }),
         ),
-        (Field::Metadata, By(write_labels)),
+        (Field::Metadata, WrittenBy(write_labels)),
         // Each family takes these at a place of its own.
         (Field::Effort, Elsewhere),
         (Field::TopK, Elsewhere),
@@ -51,7 +53,7 @@ pub(super) const OPTIONS: [&[Row]; 5] = options::table([
     &[(Field::User, Lost)],
 ]);
 
-const TIER: &[Row] = &[(Field::ServiceTier, Word("type", TIERS))];
+const TIER: &[Row] = &[(Field::ServiceTier, Translated("type", TIERS))];
 
 const TIERS: Words = &[
     ("auto", None),

@@ -7,7 +7,9 @@ use crate::neutral::{
     Undo, Written,
 };
 use crate::upstream::shared::flat;
-use crate::upstream::shared::options::Rule::{As, AtMost, By, Elsewhere, Fitting, Within};
+use crate::upstream::shared::options::Rule::{
+    AtMost, Elsewhere, Fitting, UnderKey, Within, WrittenBy,
+};
 use crate::upstream::shared::options::{self, Options, Row, write_within};
 use crate::wire::json::Writer;
 
@@ -16,11 +18,11 @@ pub(super) const OPTIONS: [&[Row]; 3] = options::table([
     flat::REFUSED,
     flat::LOST,
     &[
-        (Field::MaxTokens, As("max_tokens")),
+        (Field::MaxTokens, UnderKey("max_tokens")),
         (Field::Temperature, Within("temperature", ["0", ""])),
         (Field::TopP, Within("p", ["0.01", "0.99"])),
-        (Field::TopK, By(write_top_k)),
-        (Field::FrequencyPenalty, By(write_penalties)),
+        (Field::TopK, WrittenBy(write_top_k)),
+        (Field::FrequencyPenalty, WrittenBy(write_penalties)),
         (Field::PresencePenalty, Elsewhere),
         (
             Field::Stop,
@@ -31,7 +33,7 @@ pub(super) const OPTIONS: [&[Row]; 3] = options::table([
             ),
         ),
         (Field::Seed, Fitting("seed", [0, i64::MAX])),
-        (Field::Effort, By(write_thinking)),
+        (Field::Effort, WrittenBy(write_thinking)),
     ],
 ]);
 

@@ -13,7 +13,7 @@ use crate::neutral::{
     Effort, Field, FieldRefused, LostFields, Raw, Request, Target, Undo, Written,
 };
 use crate::upstream::shared::options::Rule::{
-    As, AtMost, By, Elsewhere, Fitting, Lost, Refused, Within, Word,
+    AtMost, Elsewhere, Fitting, Lost, Refused, Translated, UnderKey, Within, WrittenBy,
 };
 use crate::upstream::shared::options::{self, Options, Row, Words, write_within};
 use crate::wire::json::Writer;
@@ -43,8 +43,8 @@ pub(super) const OPTIONS: [&[Row]; 4] = options::table([
                 "This model gives at most eight choices for each request.",
             ),
         ),
-        (Field::MaxTokens, As("maxOutputTokens")),
-        (Field::Stop, By(write_stops)),
+        (Field::MaxTokens, UnderKey("maxOutputTokens")),
+        (Field::Stop, WrittenBy(write_stops)),
         (
             Field::Seed,
             Fitting("seed", [i32::MIN as i64, i32::MAX as i64]),
@@ -54,12 +54,12 @@ pub(super) const OPTIONS: [&[Row]; 4] = options::table([
         (Field::FrequencyPenalty, Elsewhere),
     ],
     &[
-        (Field::Effort, By(write_thinking)),
+        (Field::Effort, WrittenBy(write_thinking)),
         (Field::User, Lost),
         // Only Vertex AI takes labels.
         (Field::Metadata, Elsewhere),
     ],
-    &[(Field::ServiceTier, Word("serviceTier", TIERS))],
+    &[(Field::ServiceTier, Translated("serviceTier", TIERS))],
 ]);
 
 const TIERS: Words = &[

@@ -8,7 +8,7 @@ use crate::neutral::{
     Target, Tool, Undo, Written,
 };
 use crate::upstream::shared::flat;
-use crate::upstream::shared::options::Rule::{As, By};
+use crate::upstream::shared::options::Rule::{UnderKey, WrittenBy};
 use crate::upstream::shared::options::{self, Options, Row};
 use crate::upstream::shared::text::joined_text;
 use crate::wire::json::Writer;
@@ -19,16 +19,16 @@ pub(super) const OPTIONS: [&[Row]; 4] = options::table([
     flat::REFUSED,
     flat::LOST,
     &[
-        (Field::MaxTokens, As("num_predict")),
-        (Field::TopK, As("top_k")),
-        (Field::Temperature, As("temperature")),
-        (Field::TopP, As("top_p")),
-        (Field::FrequencyPenalty, As("frequency_penalty")),
-        (Field::PresencePenalty, As("presence_penalty")),
-        (Field::Seed, As("seed")),
-        (Field::Stop, As("stop")),
+        (Field::MaxTokens, UnderKey("num_predict")),
+        (Field::TopK, UnderKey("top_k")),
+        (Field::Temperature, UnderKey("temperature")),
+        (Field::TopP, UnderKey("top_p")),
+        (Field::FrequencyPenalty, UnderKey("frequency_penalty")),
+        (Field::PresencePenalty, UnderKey("presence_penalty")),
+        (Field::Seed, UnderKey("seed")),
+        (Field::Stop, UnderKey("stop")),
     ],
-    &[(Field::Effort, By(write_thinking))],
+    &[(Field::Effort, WrittenBy(write_thinking))],
 ]);
 
 /// Writes a request.

@@ -64,7 +64,7 @@ pub fn answer_as_stream(
     chunks
         .event(b"", &body, &mut events)
         .map_err(answer_fault)?;
-    chunks.asked = 0;
+    chunks.choices_asked = 0;
     chunks.reported.is_estimate = usage.source == Source::Estimated;
     chunks.finish(&mut events, None).map_err(answer_fault)?;
     Ok(Answer {

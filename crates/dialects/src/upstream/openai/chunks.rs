@@ -3,6 +3,10 @@
 //! Each chunk that goes out is the upstream's own chunk, in which the wrong spans are edited. The
 //! finish of a choice is held back until the stream has ended. So the finish comes last and once,
 //! however often and early the upstream sends it, and nothing after it is lost.
+//!
+//! Most chunks equal the one before except for their text. A chunk that was written in full teaches
+//! the template: a *probe*, the same chunk with placeholders for the strings that change, is
+//! written too, and the bytes around the placeholders are kept.
 
 mod reported;
 
@@ -46,7 +50,7 @@ pub(crate) struct Chunks {
     followed: Followed,
     pub(super) choices: Vec<Choice>,
     /// The number of choices without which the answer is not whole.
-    pub(super) asked: usize,
+    pub(super) choices_asked: usize,
     pub(super) reported: Reported,
     /// The citations from a chunk that is not shown.
     citations: Vec<u8>,
@@ -83,7 +87,7 @@ impl Chunks {
             template: Template::default(),
             followed: Followed::Nothing,
             choices: Vec::new(),
-            asked: usize::try_from(header.choices).unwrap_or(usize::MAX),
+            choices_asked: usize::try_from(header.choices).unwrap_or(usize::MAX),
             reported: Reported::default(),
             citations: Vec::new(),
             passed_bytes: 0,
@@ -119,7 +123,7 @@ impl Chunks {
     fn event_in_full(&mut self, data: &[u8], out: &mut Vec<u8>) -> StreamResult<bool> {
         if data == DONE {
             // The server may have fewer choices than were asked for.
-            self.asked = 0;
+            self.choices_asked = 0;
             return if self.finished() {
                 Ok(true)
             } else {
@@ -199,7 +203,8 @@ impl Chunks {
         let only_ends = self.note_finishes(text)?;
         if self.quirks.repeats_reasoning
             && let [entry] = self.scan.entries.as_slice()
-            && find_choice(&mut self.choices, text, entry, 0, self.asked)?
+            // 0 is the place of the only entry in the list.
+            && find_choice(&mut self.choices, text, entry, 0, self.choices_asked)?
                 .repeats_reasoning(text, entry)
         {
             return Ok(());
@@ -243,12 +248,14 @@ impl Chunks {
     fn learn_template(&mut self, text: &[u8], probe: Probe) -> StreamResult<()> {
         let (bytes_before, opened) = (self.passed_bytes, self.opened);
         self.followed = self.find_followed(text)?;
-        // The probe's text is not part of the answer.
+        // The probe is not part of the answer: what it changes is put back below.
         let so_far = self.followed_pieces().map(std::mem::take);
         let mut written = Vec::new();
         if self.scan.read(&probe.text).is_ok() {
             self.write(&probe.text, Finishes::Held, &mut written)?;
-            if self.passed_bytes - bytes_before == probe.added_bytes() {
+            // The placeholder must count as text with exactly its own bytes. Otherwise later chunks
+            // would be counted wrongly.
+            if self.passed_bytes - bytes_before == probe.placeholder_bytes() {
                 self.template.learn(probe, &written);
             }
         }
@@ -267,7 +274,8 @@ impl Chunks {
         let Some(body) = &entry.delta else {
             return Ok(Followed::Nothing);
         };
-        let choice = find_choice(&mut self.choices, text, entry, 0, self.asked)?;
+        // 0 is the place of the only entry in the list.
+        let choice = find_choice(&mut self.choices, text, entry, 0, self.choices_asked)?;
         Ok(match self.scan.calls.get(body.call_range.clone()) {
             Some([call]) => match choice.calls.find_call(text, call) {
                 Ok(slot) => Followed::Arguments(choice.index, slot),
@@ -322,7 +330,13 @@ impl Chunks {
         }
         let mut thought_bytes = 0_usize;
         for (list_index, entry) in self.scan.entries.iter().enumerate() {
-            let choice = find_choice(&mut self.choices, text, entry, list_index, self.asked)?;
+            let choice = find_choice(
+                &mut self.choices,
+                text,
+                entry,
+                list_index,
+                self.choices_asked,
+            )?;
             let Some(thought) = choice.only_thinking_bytes(text, entry)? else {
                 return Ok(false);
             };
@@ -341,7 +355,13 @@ impl Chunks {
             let Some(ended) = Ended::read(text, entry)? else {
                 continue;
             };
-            let choice = find_choice(&mut self.choices, text, entry, list_index, self.asked)?;
+            let choice = find_choice(
+                &mut self.choices,
+                text,
+                entry,
+                list_index,
+                self.choices_asked,
+            )?;
             choice.ended = Some(ended);
             self.opened = true;
             let has_content = choice
@@ -360,7 +380,13 @@ impl Chunks {
         self.head.edit(&self.scan, OBJECT, &mut edits);
         edit_usage(&self.scan, self.show_usage, &mut edits);
         for (list_index, entry) in self.scan.entries.iter().enumerate() {
-            let choice = find_choice(&mut self.choices, text, entry, list_index, self.asked)?;
+            let choice = find_choice(
+                &mut self.choices,
+                text,
+                entry,
+                list_index,
+                self.choices_asked,
+            )?;
             let (bytes, has_content) =
                 choice.edit(entry, &self.scan.calls, &self.common, &mut edits)?;
             choice.edit_finish(entry, finishes, &mut edits);
@@ -384,7 +410,7 @@ impl Chunks {
     }
 
     /// Appends the finishes, then the usage with `trail` if it was asked for, then `[DONE]`. Fails
-    /// if the answer is not whole.
+    /// if the answer is not whole. `trail` is JSON members about the attempts, for keys that debug.
     pub(crate) fn finish(&mut self, out: &mut Vec<u8>, trail: Option<&str>) -> StreamResult<Usage> {
         if !self.finished() {
             return Err(StreamFault::Cut);
@@ -545,7 +571,7 @@ impl AnswerFacts for Chunks {
     fn finished(&self) -> bool {
         let has_end = |choice: &Choice| choice.ended.is_some() || choice.has_ended_audio;
         !self.choices.is_empty()
-            && self.choices.len() >= self.asked
+            && self.choices.len() >= self.choices_asked
             && self.choices.iter().all(has_end)
     }
 

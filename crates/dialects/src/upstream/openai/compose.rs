@@ -11,23 +11,23 @@ use crate::neutral::{
     Role, Target, Written,
 };
 use crate::upstream::shared::names::Names;
-use crate::upstream::shared::options::Rule::{As, By, Lost};
+use crate::upstream::shared::options::Rule::{Lost, UnderKey, WrittenBy};
 use crate::upstream::shared::options::{self, Options, Row};
 use crate::wire::json::Writer;
 
 /// The options, in the order in which they are written.
 pub(crate) const OPTIONS: [&[Row]; 3] = options::table([
     &[
-        (Field::MaxTokens, As("max_completion_tokens")),
-        (Field::Temperature, As("temperature")),
-        (Field::TopP, As("top_p")),
-        (Field::FrequencyPenalty, As("frequency_penalty")),
-        (Field::PresencePenalty, As("presence_penalty")),
-        (Field::Effort, By(write_effort)),
-        (Field::Stop, By(write_stops)),
-        (Field::Seed, As("seed")),
-        (Field::Choices, As("n")),
-        (Field::Logprobs, As("logprobs")),
+        (Field::MaxTokens, UnderKey("max_completion_tokens")),
+        (Field::Temperature, UnderKey("temperature")),
+        (Field::TopP, UnderKey("top_p")),
+        (Field::FrequencyPenalty, UnderKey("frequency_penalty")),
+        (Field::PresencePenalty, UnderKey("presence_penalty")),
+        (Field::Effort, WrittenBy(write_effort)),
+        (Field::Stop, WrittenBy(write_stops)),
+        (Field::Seed, UnderKey("seed")),
+        (Field::Choices, UnderKey("n")),
+        (Field::Logprobs, UnderKey("logprobs")),
     ],
     LABELS,
     &[(Field::TopK, Lost), (Field::Audio, Lost)],

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 
 use crate::neutral::{Field, Format, LostFields, Request, ToolChoice, ToolKind};
 use crate::upstream::shared::names::Names;
-use crate::upstream::shared::options::Rule::{As, By, Word};
+use crate::upstream::shared::options::Rule::{Translated, UnderKey, WrittenBy};
 use crate::upstream::shared::options::{Options, Row, Words};
 use crate::wire::json::Writer;
 
@@ -23,11 +23,13 @@ const MAX_USER: usize = 64;
 
 /// The end user, the labels and the tier.
 pub(super) const LABELS: &[Row] = &[
-    (Field::User, By(write_user)),
-    (Field::Metadata, As("metadata")),
-    (Field::ServiceTier, Word("service_tier", TIERS)),
+    (Field::User, WrittenBy(write_user)),
+    (Field::Metadata, UnderKey("metadata")),
+    (Field::ServiceTier, Translated("service_tier", TIERS)),
 ];
 
+/// The callers' word, and the provider's. `None`: nothing is written, since it is the default. A
+/// word that is not listed is lost.
 const TIERS: Words = &[
     ("auto", None),
     ("default", Some("default")),
@@ -36,7 +38,7 @@ const TIERS: Words = &[
 ];
 
 /// Lowers the maximum of tokens to the maximum in the model's traits, or else to the known maximum
-/// of a model of this name.
+/// of a model of this name. Only the caller's own maximum counts as lost.
 pub(super) fn limit_tokens(options: &mut Options<'_>, losses: &mut LostFields) {
     let target = options.target;
     let known = target.traits.max_output;
@@ -156,9 +158,13 @@ impl Nesting {
                         text.write(w)
                     });
                     if let ToolKind::Function(parameters, strict) = &tool.kind {
-                        let none = (self == Nesting::Flat)
+                        let empty_schema = (self == Nesting::Flat)
                             .then_some(r#"{"type":"object","properties":{}}"#);
-                        w.optional("parameters", parameters.as_deref().or(none), Writer::raw);
+                        w.optional(
+                            "parameters",
+                            parameters.as_deref().or(empty_schema),
+                            Writer::raw,
+                        );
                         w.optional("strict", self.strict(*strict), Writer::bool);
                     }
                 });

@@ -29,9 +29,9 @@ pub(super) struct Probe {
 }
 
 impl Probe {
-    /// Returns the number of bytes that the placeholder of the text adds. If the chunk adds a
-    /// different number, later chunks would be counted wrongly.
-    pub(super) fn added_bytes(&self) -> u64 {
+    /// Returns the number of bytes of the text's placeholder. If the chunk adds a different number,
+    /// later chunks would be counted wrongly.
+    pub(super) fn placeholder_bytes(&self) -> u64 {
         // The length without the quotes. The placeholder has no escapes.
         PLACEHOLDERS
             .get(self.fixed.text_index)

@@ -16,7 +16,7 @@ use crate::neutral::{
     Call, Field, FieldRefused, LazyText, LostFields, Media, Message, Part, PartKind, Raw, Request,
     Role, Tool, ToolChoice, ToolKind,
 };
-use crate::upstream::shared::options::Rule::{Lost, Refused, Word};
+use crate::upstream::shared::options::Rule::{Lost, Refused, Translated};
 use crate::upstream::shared::options::{self, Options, Row, Words};
 use crate::wire::json::Writer;
 
@@ -34,7 +34,7 @@ pub(crate) const REFUSED: &[Row] = &[
 pub(crate) const LOST: &[Row] = &[
     (Field::User, Lost),
     (Field::Metadata, Lost),
-    (Field::ServiceTier, Word("", TIERS)),
+    (Field::ServiceTier, Translated("", TIERS)),
 ];
 
 /// The tiers that need no word.

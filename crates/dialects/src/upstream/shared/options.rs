@@ -14,7 +14,7 @@ pub(crate) type Row = (Field, Rule);
 /// The rule of a dialect for an option.
 pub(crate) enum Rule {
     /// The option is written under this key, as it is.
-    As(&'static str),
+    UnderKey(&'static str),
     /// A number is written under this key. Outside of these bounds it becomes the nearest one. An
     /// empty bound is none.
     Within(&'static str, [&'static str; 2]),
@@ -24,9 +24,9 @@ pub(crate) enum Rule {
     /// for this reason.
     AtMost(&'static str, u8, &'static str),
     /// The provider's word is written under this key. A word that is not in the table is lost.
-    Word(&'static str, Words),
+    Translated(&'static str, Words),
     /// This function is called in any case, and writes the option if the request has it.
-    By(fn(&Options<'_>, &mut Writer, &mut LostFields)),
+    WrittenBy(fn(&Options<'_>, &mut Writer, &mut LostFields)),
     /// Other code of the dialect writes the option.
     Elsewhere,
     /// The option is lost, unless it is a penalty of zero.
@@ -151,7 +151,7 @@ impl<'r> Options<'r> {
     /// Writes the options of these rows, and notes those that are lost.
     pub(crate) fn write(&self, rows: &[Row], w: &mut Writer, losses: &mut LostFields) {
         for (field, rule) in rows {
-            if let Rule::By(write) = rule {
+            if let Rule::WrittenBy(write) = rule {
                 write(self, w, losses);
             } else if let Some(value) = self.value(field)
                 && !value.write_by(rule, w)
@@ -196,7 +196,7 @@ impl Value<'_> {
     /// Writes the value by a rule. Returns whether nothing of it is lost.
     fn write_by(&self, rule: &Rule, w: &mut Writer) -> bool {
         match (rule, self) {
-            (Rule::As(key) | Rule::AtMost(key, ..), value) => value.write(w.key(key)),
+            (Rule::UnderKey(key) | Rule::AtMost(key, ..), value) => value.write(w.key(key)),
             (Rule::Within(key, bounds), Value::Number(number)) => {
                 return write_within(w, key, *bounds, *number);
             }
@@ -206,7 +206,7 @@ impl Value<'_> {
                 }
                 self.write(w.key(key));
             }
-            (Rule::Word(key, words), Value::Text(asked)) => {
+            (Rule::Translated(key, words), Value::Text(asked)) => {
                 let Some((_, word)) = words.iter().find(|(word, _)| word == asked) else {
                     return false;
                 };
@@ -308,10 +308,12 @@ pub(crate) mod tests {
             let row = rows.iter().find(|row| row.get(1) == Some(name));
             let mark = row.unwrap_or_else(|| panic!("no row {name}"))[column];
             let expected: &[&str] = match rule {
-                Rule::As(_) | Rule::Within(..) | Rule::Fitting(..) | Rule::AtMost(..) => &["✓"],
+                Rule::UnderKey(_) | Rule::Within(..) | Rule::Fitting(..) | Rule::AtMost(..) => {
+                    &["✓"]
+                }
                 Rule::Lost => &["○"],
                 Rule::Refused(_) => &["—"],
-                Rule::Word(..) | Rule::By(_) | Rule::Elsewhere => &["✓", "○"],
+                Rule::Translated(..) | Rule::WrittenBy(_) | Rule::Elsewhere => &["✓", "○"],
             };
             assert!(expected.contains(&mark), "{dialect}, {name}: {mark}");
         }

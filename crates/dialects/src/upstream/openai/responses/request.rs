@@ -16,7 +16,7 @@ use crate::neutral::{
     PartKind, Request, Role, Target, Thought, ToolKind, Written,
 };
 use crate::upstream::shared::names::Names;
-use crate::upstream::shared::options::Rule::{As, By, Lost, Refused};
+use crate::upstream::shared::options::Rule::{Lost, Refused, UnderKey, WrittenBy};
 use crate::upstream::shared::options::{self, Options, Row};
 use crate::wire::json::Writer;
 
@@ -38,10 +38,10 @@ pub(super) const OPTIONS: [&[Row]; 4] = options::table([
         ),
     ],
     &[
-        (Field::MaxTokens, As("max_output_tokens")),
-        (Field::Temperature, As("temperature")),
-        (Field::TopP, As("top_p")),
-        (Field::Effort, By(write_reasoning)),
+        (Field::MaxTokens, UnderKey("max_output_tokens")),
+        (Field::Temperature, UnderKey("temperature")),
+        (Field::TopP, UnderKey("top_p")),
+        (Field::Effort, WrittenBy(write_reasoning)),
     ],
     LABELS,
     &[
