@@ -102,7 +102,8 @@ impl Traces {
 }
 
 /// Begins the trace of an exchange. Without traces there is one only if the caller has one. `made`
-/// is the request's id if it was made here, and `at` the address that the request came to.
+/// is the request's id if it was made here, and `local_address` the address that the request came
+/// to.
 pub fn begin_trace(
     traces: Option<&Traces>,
     headers: &HeaderMap,

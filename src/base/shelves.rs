@@ -142,8 +142,7 @@ impl<N: Clone + Eq + Hash, V> Shelf<N, V> {
         }
     }
 
-    /// Drops entries that are too old, and the oldest entries while there are more than `most`
-    /// bytes.
+    /// Drops entries that are too old, and the oldest ones while there are more than `max_bytes`.
     fn shed(&mut self, now: Instant, kept_for: Duration, max_bytes: usize) {
         // The same name may be put again and again.
         if self.order.len() > 2 * self.entries.len() + 1024 {

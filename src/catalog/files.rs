@@ -178,7 +178,7 @@ pub(crate) fn no_file(path: &Path, why: &io::Error) -> Problem {
 }
 
 /// Returns the error of a catalog whose files together are larger than `limit`. It is the error of
-/// the file `at`, which was not read.
+/// the file `unread_path`.
 pub(crate) fn too_large_catalog(unread_path: &Path, paths: &[PathBuf], limit: usize) -> Problem {
     const SHOWN: usize = 4;
     let size = |path: &PathBuf| fs::metadata(path).map_or(0, |metadata| metadata.len());

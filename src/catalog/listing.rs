@@ -157,7 +157,7 @@ impl Listing {
         ) = (Some(fetched), None, 0, due);
     }
 
-    /// Notes that a fetch failed. The next one comes after a pause that grows, up to `longest`.
+    /// Notes that a fetch failed. The next one comes after a pause that grows, up to `max_pause`.
     pub fn record_failure(
         &self,
         why: String,

@@ -88,8 +88,8 @@ pub enum NoCandidate {
 }
 
 impl<'c> CandidateScan<'c> {
-    /// Begins a look for an attempt. If `beside` is set, the attempt is a hedge of the attempt at
-    /// that candidate.
+    /// Begins a look for an attempt. If `running_candidate` is set, the attempt is a hedge of the
+    /// attempt at that candidate.
     pub fn new(running_candidate: Option<&'c Candidate>) -> CandidateScan<'c> {
         CandidateScan {
             running_candidate,
@@ -99,7 +99,7 @@ impl<'c> CandidateScan<'c> {
 }
 
 impl<'c> Search<'c> {
-    /// Begins a search among these candidates, with at most `most` attempts.
+    /// Begins a search among these candidates, with at most `max_attempts` attempts.
     pub fn new(candidates: &'c [Candidate], max_attempts: usize) -> Search<'c> {
         let (struck, passed) = (vec![false; candidates.len()], PassedOver::default());
         Search {

@@ -280,8 +280,8 @@ impl Tally {
         })
     }
 
-    /// Counts `ask`, whether there is room or not. `at` is when the caller read the clock, perhaps
-    /// a moment ago: the ask is counted in that second and on that date, as in the ledger.
+    /// Counts `ask`, whether there is room or not. `admitted_at` is when the caller read the clock,
+    /// perhaps a moment ago: the ask is counted in that second and on that date, as in the ledger.
     pub(super) fn take_at(&mut self, ask: Ask, admitted_at: u64) -> Counted {
         let admitted_at = admitted_at.min(self.now);
         self.places = self.places.saturating_add(1);
@@ -385,7 +385,7 @@ impl Tally {
 
     /// Adds an amount that was used before, and never later than now. The calls may come in any
     /// order: the youngest amount sets the tally's time. `dated` is the day of the use if a clock
-    /// that was ahead gave it: then the amount also counts for the day or month of `at`.
+    /// that was ahead gave it: then the amount also counts for the day or month of `used_at`.
     pub fn recall(&mut self, used_at: u64, dated: Option<u64>, used: Used) {
         if used_at > self.now {
             self.advance(used_at);

@@ -16,7 +16,7 @@ const DEFAULT: Timeouts = Timeouts {
     total_stream: Duration::from_secs(3600),
 };
 
-/// Resolves an account's deadlines. `at` is where they are written.
+/// Resolves an account's deadlines. `scribe` stands where they are written.
 pub(super) fn of_account(written: Option<&raw::Timeouts>, scribe: &Scribe<'_, '_>) -> Timeouts {
     let Some(written) = written else {
         return DEFAULT;

@@ -106,8 +106,8 @@ impl<'t> Placeholder<'t> {
         (looks_like_one && is_set(text)).then_some(Self::Name(text))
     }
 
-    /// Returns a text with the fault of the value, and the line to write instead. `usual` is the
-    /// variable that usually holds it.
+    /// Returns a text with the fault of the value, and the line to write instead.
+    /// `default_variable` is the variable that usually holds it.
     pub(crate) fn problem_text(&self, field: &str, default_variable: Option<&str>) -> String {
         let message = match self {
             Self::Variable(_) | Self::Template => {

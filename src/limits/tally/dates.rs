@@ -177,7 +177,7 @@ impl Dates {
     }
 
     /// Adds what was used on a later day than the present one, by a clock that was ahead: it counts
-    /// for the day and the month of `at`, if they are the present ones.
+    /// for the day and the month of `counted_day`, if they are the present ones.
     pub(super) fn add_ahead(&mut self, day: u64, counted_day: u64, sums: Sums) {
         self.add_to(
             day,

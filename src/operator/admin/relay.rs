@@ -160,7 +160,7 @@ async fn wait_until_left(session: &mut ServerSession) -> Box<pingora::Error> {
     }
 }
 
-/// Reads the body of a request, of `most` bytes at most.
+/// Reads the body of a request, of `max_bytes` at most.
 pub(super) async fn read_body(
     session: &mut ServerSession,
     max_bytes: usize,

@@ -68,7 +68,8 @@ pub(super) struct FailureSummary {
 
 impl FailureMemory {
     /// Finds failures of more than one of twenty requests. The whole gateway is a subject only
-    /// for what no single model shows. `is_told` has the models that another rule reports already.
+    /// for what no single model shows. `is_reported` is true for the models that another rule
+    /// reports already.
     pub(super) fn find_failures(
         &mut self,
         facts: &Facts,

@@ -84,7 +84,7 @@ impl Draft {
         Ok(self.progress.tally.usage())
     }
 
-    /// Writes a buffered answer. `tell` emits its events.
+    /// Writes a buffered answer. `emit_answer` emits its events.
     pub(crate) fn whole(
         mut self,
         emit_answer: impl FnOnce(Emit<'_>) -> Result<(), AnswerFault>,

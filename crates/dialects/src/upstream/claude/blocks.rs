@@ -33,8 +33,8 @@ pub(crate) struct CacheHints {
 }
 
 impl CacheHints {
-    /// Takes the last `most` of `count` hints, because they cover the longest prompt that comes
-    /// again.
+    /// Takes the last `max_hints` of `count` hints, because they cover the longest prompt that
+    /// comes again.
     pub(crate) fn keep_last(count: usize, max_hints: usize, losses: &mut LostFields) -> Self {
         losses.add_if(count > max_hints, Field::CacheHint);
         Self {

@@ -83,7 +83,7 @@ pub(crate) struct Annotation<'a> {
 }
 
 impl Annotation<'_> {
-    /// Emits the annotation. `place` makes a place of the characters that it names.
+    /// Emits the annotation. `to_cited_range` makes a place of the characters that it names.
     pub(crate) fn emit(
         &self,
         choice: u32,
