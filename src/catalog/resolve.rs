@@ -199,7 +199,7 @@ fn sections_are_there(report: &Report<'_>) {
     for section in SECTIONS {
         let is_misspelt = || root.has_error_with(&format!("did you mean `{section}`"));
         let is_missing = !root.key(section).is_written() && !is_misspelt();
-        root.key(section).problem_if(is_missing, message);
+        root.key(section).note_problem_if(is_missing, message);
     }
 }
 
@@ -232,7 +232,7 @@ fn merge_section<'r, T>(
                     let root = Scribe::new(report, file);
                     let section = root.key(section);
                     let scribe = section.entry(name);
-                    scribe.problem(&format!(
+                    scribe.note_problem(&format!(
                         "is also in {}: keep only one of the two",
                         scribe.location_in(*first)
                     ));

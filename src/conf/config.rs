@@ -241,13 +241,13 @@ fn resolve_server(raw: raw::Server, root: &Scribe<'_, '_>) -> Server {
     let listen = resolve_listeners(raw.listen.as_ref(), root);
     let admin = admin::resolve_admin(raw.admin.as_ref(), &listen, root);
     let workers = raw.workers.unwrap_or(0);
-    root.key("workers").problem_if(
+    root.key("workers").note_problem_if(
         workers > 1024,
         "must be at most 1024; 0 means one for each core",
     );
     let attempts = raw.attempts.unwrap_or(3);
     root.key("attempts")
-        .problem_if(!(1..=100).contains(&attempts), "must be 1 to 100");
+        .note_problem_if(!(1..=100).contains(&attempts), "must be 1 to 100");
     let written = raw.catalog_size.map(|Text(Size(size))| size);
     let catalog_size = positive_or_default(
         written,
@@ -256,7 +256,7 @@ fn resolve_server(raw: raw::Server, root: &Scribe<'_, '_>) -> Server {
         &root.key("catalog_size"),
     );
     root.key("catalog_size")
-        .problem_if(catalog_size > MAX_CATALOG_SIZE, "must be at most 1GiB");
+        .note_problem_if(catalog_size > MAX_CATALOG_SIZE, "must be at most 1GiB");
     let drain = raw.drain.unwrap_or_default();
     let proxies = resolve_proxies(
         raw.upstream_proxy.unwrap_or_default(),
@@ -319,7 +319,7 @@ fn resolve_listeners(written: Option<&List<raw::Listen>>, root: &Scribe<'_, '_>)
             tls: None,
         }];
     };
-    list.problem_if(written.is_empty(), "must list at least one address");
+    list.note_problem_if(written.is_empty(), "must list at least one address");
     let mut listen: Vec<Listen> = Vec::new();
     for (index, raw) in list_items(Some(written)) {
         let scribe = list.index(index);
@@ -331,7 +331,7 @@ fn resolve_listeners(written: Option<&List<raw::Listen>>, root: &Scribe<'_, '_>)
         let message = "is HTTP/2 without TLS, and this listener has `tls`: remove `h2c`";
         scribe
             .key("h2c")
-            .problem_if(h2c && raw.tls.is_some(), message);
+            .note_problem_if(h2c && raw.tls.is_some(), message);
         let message = "is missing: an IP address and a port, such as 127.0.0.1:8080";
         let Some(Text(raw::Address(address))) =
             scribe.key("address").required(raw.address, message)
@@ -342,11 +342,11 @@ fn resolve_listeners(written: Option<&List<raw::Listen>>, root: &Scribe<'_, '_>)
             "has port 0, at which no caller finds the gateway: write the port, such as 8080";
         scribe
             .key("address")
-            .problem_if(address.port() == 0, message);
+            .note_problem_if(address.port() == 0, message);
         if is_taken(address, &listen) {
             scribe
                 .key("address")
-                .problem(&format!("{address} is written twice: keep only one"));
+                .note_problem(&format!("{address} is written twice: keep only one"));
         } else {
             listen.push(Listen { address, h2c, tls });
         }
@@ -428,18 +428,20 @@ fn resolve_bounds(raw: &raw::Bounds, catalog_size: usize, section: &Scribe<'_, '
     // This is Pingora's own limit, which cannot be raised.
     section
         .key("header_bytes")
-        .problem_if(limits.header_bytes > MIB, "must be at most 1MiB");
+        .note_problem_if(limits.header_bytes > MIB, "must be at most 1MiB");
     section
         .key("connections")
-        .problem_if(limits.connections == 0, "must be at least 1");
+        .note_problem_if(limits.connections == 0, "must be at least 1");
     let is_small = limits.buffered_total < limits.request_body.max(limits.response_body);
     let message = "must be at least as large as request_body and as response_body; if not, the largest bodies could never pass";
-    section.key("buffered_total").problem_if(is_small, message);
+    section
+        .key("buffered_total")
+        .note_problem_if(is_small, message);
     let message =
         "must be at least as large as upload; if not, the largest uploads could never pass";
     section
         .key("spool_total")
-        .problem_if(limits.spool_total < limits.upload, message);
+        .note_problem_if(limits.spool_total < limits.upload, message);
     limits
 }
 
@@ -484,7 +486,7 @@ fn positive_or_default<T: Default + PartialEq>(
     nothing: &str,
     scribe: &Scribe<'_, '_>,
 ) -> T {
-    scribe.problem_if(
+    scribe.note_problem_if(
         written == Some(T::default()),
         &format!("must be more than {nothing}"),
     );
@@ -503,8 +505,8 @@ fn resolve_log(raw: &raw::Log, section: &Scribe<'_, '_>) -> Log {
             match quote_near_miss(other, ["stdout", "off"]) {
                 Some(quoted) => section
                     .key("access")
-                    .problem(&format!("{message}, not {quoted}")),
-                None => section.key("access").problem_unquoted(message),
+                    .note_problem(&format!("{message}, not {quoted}")),
+                None => section.key("access").note_problem_unquoted(message),
             }
             Access::Off
         }
@@ -526,7 +528,7 @@ fn resolve_log(raw: &raw::Log, section: &Scribe<'_, '_>) -> Log {
 fn resolve_ledger(raw: &raw::Ledger, section: &Scribe<'_, '_>) -> Ledger {
     let path = raw.path.as_deref().unwrap_or(DEFAULT_LEDGER);
     let is_no_file = path.is_empty() || path.ends_with('/');
-    section.key("path").problem_if(
+    section.key("path").note_problem_if(
         is_no_file,
         "must be the path of a file, such as data/ledger.sqlite",
     );
@@ -541,7 +543,7 @@ fn list_refresh(raw: &raw::ModelLists, section: &Scribe<'_, '_>) -> Duration {
     let Text(Span(refresh)) = raw.refresh.unwrap_or(Text(Span(Duration::from_secs(3600))));
     section
         .key("refresh")
-        .problem_if(refresh < Duration::from_secs(1), "must be at least 1s");
+        .note_problem_if(refresh < Duration::from_secs(1), "must be at least 1s");
     refresh
 }
 
@@ -551,7 +553,8 @@ fn resolve_proxies(raw: raw::UpstreamProxy, scribe: &Scribe<'_, '_>) -> Proxies 
         return Proxies::default();
     }
     let read = Proxies::of_environment(|name| scribe.look_up(Reference::Optional(name)));
-    let read = scribe.noted(read.map_err(|wrong| format!("the environment variable {wrong}")));
+    let read =
+        scribe.read_or_noted(read.map_err(|wrong| format!("the environment variable {wrong}")));
     let (proxies, remarks) = read.unwrap_or_default();
     for remark in remarks {
         match remark {
@@ -574,7 +577,7 @@ fn item_cache(raw: &raw::Server, root: &Scribe<'_, '_>) -> ItemCacheMode {
     let mode = raw.item_cache.unwrap_or_default();
     let lacks = mode == ItemCacheMode::Store && (raw.store.is_none() || raw.seal.is_none());
     let message = "is `store`: it needs the section `store`, and `seal.keys`, which encrypt what is kept there; write                 both, or `memory`";
-    root.key("item_cache").problem_if(lacks, message);
+    root.key("item_cache").note_problem_if(lacks, message);
     mode
 }
 

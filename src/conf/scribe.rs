@@ -75,7 +75,7 @@ impl<'p, 't> Scribe<'p, 't> {
     }
 
     /// Returns the last key of the path.
-    pub(crate) fn field(&self) -> Option<&str> {
+    pub(crate) fn last_key(&self) -> Option<&str> {
         self.path.section()
     }
 
@@ -89,27 +89,27 @@ impl<'p, 't> Scribe<'p, 't> {
     }
 
     /// Notes an error.
-    pub(crate) fn problem(&self, message: &str) {
+    pub(crate) fn note_problem(&self, message: &str) {
         self.report.problems.borrow_mut().add(self.file, || {
             self.report.locate(self.file, &self.path, message)
         });
     }
 
     /// Notes an error, if there is one.
-    pub(crate) fn problem_if(&self, is_wrong: bool, message: &str) {
+    pub(crate) fn note_problem_if(&self, is_wrong: bool, message: &str) {
         if is_wrong {
-            self.problem(message);
+            self.note_problem(message);
         }
     }
 
     /// Returns the value that was read, or notes why it could not be read.
-    pub(crate) fn noted<T, E: AsRef<str>>(&self, read: Result<T, E>) -> Option<T> {
-        read.map_err(|wrong| self.problem(wrong.as_ref())).ok()
+    pub(crate) fn read_or_noted<T, E: AsRef<str>>(&self, read: Result<T, E>) -> Option<T> {
+        read.map_err(|wrong| self.note_problem(wrong.as_ref())).ok()
     }
 
     /// Notes an error about a value that is not quoted. The message has the value's column instead.
-    pub(crate) fn problem_unquoted(&self, message: &str) {
-        self.problem(&self.in_column(message));
+    pub(crate) fn note_problem_unquoted(&self, message: &str) {
+        self.note_problem(&self.in_column(message));
     }
 
     /// Returns a sentence with the column of the value that it is about.
@@ -121,7 +121,7 @@ impl<'p, 't> Scribe<'p, 't> {
     }
 
     /// Notes that a value should name something else in the file, and that no such thing exists.
-    pub(crate) fn unknown<'n>(
+    pub(crate) fn note_unknown<'n>(
         &self,
         noun: &str,
         id: &str,
@@ -129,8 +129,8 @@ impl<'p, 't> Scribe<'p, 't> {
     ) {
         let hint = suggest_names(&format!("{noun}s"), id, known.clone());
         match quote_near_miss(id, known) {
-            Some(quoted) => self.problem(&format!("no {noun} {quoted}; {hint}")),
-            None => self.problem_unquoted(&format!("no such {noun}; {hint}")),
+            Some(quoted) => self.note_problem(&format!("no {noun} {quoted}; {hint}")),
+            None => self.note_problem_unquoted(&format!("no such {noun}; {hint}")),
         }
     }
 
@@ -143,13 +143,13 @@ impl<'p, 't> Scribe<'p, 't> {
         known: impl Iterator<Item = &'n str> + Clone,
     ) -> Option<T> {
         if found.is_none() {
-            self.unknown(noun, id, known);
+            self.note_unknown(noun, id, known);
         }
         found
     }
 
     /// Notes that a field is missing, unless it is written and could not be read.
-    pub(crate) fn missing(&self, message: &str) {
+    pub(crate) fn note_missing(&self, message: &str) {
         let path = self.path.to_string();
         if !self
             .report
@@ -157,20 +157,20 @@ impl<'p, 't> Scribe<'p, 't> {
             .borrow()
             .any(self.file, |problem| problem.is_within(&path))
         {
-            self.problem(message);
+            self.note_problem(message);
         }
     }
 
     /// Notes that a field is missing, if it is.
-    pub(crate) fn missing_if(&self, is_missing: bool, message: &str) {
+    pub(crate) fn note_missing_if(&self, is_missing: bool, message: &str) {
         if is_missing {
-            self.missing(message);
+            self.note_missing(message);
         }
     }
 
     /// Returns a value that must be written. Notes that it is missing, if it is.
     pub(crate) fn required<T>(&self, written: Option<T>, message: &str) -> Option<T> {
-        self.missing_if(written.is_none(), message);
+        self.note_missing_if(written.is_none(), message);
         written
     }
 
@@ -226,40 +226,40 @@ impl<'p, 't> Scribe<'p, 't> {
         written: &SecretRef,
         read: impl Fn(&str) -> Result<T, String>,
     ) -> Option<T> {
-        let (field, found) = match written {
+        let (field, value) = match written {
             SecretRef::Literal(secret) => {
                 return read(secret.expose())
-                    .map_err(|wrong| self.problem_unquoted(&wrong))
+                    .map_err(|wrong| self.note_problem_unquoted(&wrong))
                     .ok();
             }
             SecretRef::Env(variable) => {
                 let found = self.look_up(Reference::Env(variable));
-                let read = found.and_then(|text| {
+                let value = found.and_then(|text| {
                     read(&text).map_err(|wrong| format!("the environment variable {wrong}"))
                 });
-                ("env", read)
+                ("env", value)
             }
             SecretRef::File(path) => {
                 let found = self.look_up(Reference::File(path));
-                let read = found.and_then(|text| {
+                let value = found.and_then(|text| {
                     // One line end after the secret is not part of it.
                     let line = text
                         .strip_suffix('\n')
                         .map(|line| line.strip_suffix('\r').unwrap_or(line));
                     read(line.unwrap_or(&text)).map_err(|wrong| format!("the file {wrong}"))
                 });
-                ("file", read)
+                ("file", value)
             }
         };
-        found
-            .map_err(|wrong| self.key(field).problem_unquoted(&wrong))
+        value
+            .map_err(|wrong| self.key(field).note_problem_unquoted(&wrong))
             .ok()
     }
 
     /// Reads a file of certificates.
     pub(crate) fn read_certificates(&self, path: &str) -> Option<String> {
         self.look_up(Reference::Ca(path))
-            .map_err(|wrong| self.problem_unquoted(&wrong))
+            .map_err(|wrong| self.note_problem_unquoted(&wrong))
             .ok()
     }
 

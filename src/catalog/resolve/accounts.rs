@@ -30,7 +30,7 @@ pub(super) fn resolve_accounts<'r>(
         let root = Scribe::new(report, *file);
         let section = root.key("accounts");
         let scribe = section.entry(id);
-        scribe.noted(name::of_entry(id));
+        scribe.read_or_noted(name::of_entry(id));
         let account = raw.and_then(|raw| WrittenEntry { scribe, id, raw }.resolve_account(index));
         accounts.insert(id, account.map(Into::into));
     }
@@ -65,7 +65,7 @@ impl WrittenEntry<'_, '_, '_, raw::Account> {
         let message = "must be at least 1; to switch the account off write `enabled: false`";
         self.scribe
             .key("concurrency")
-            .problem_if(raw.concurrency == Some(0), message);
+            .note_problem_if(raw.concurrency == Some(0), message);
         let proxy = self.proxy();
         let base = base?;
         if let Some(proxy) = proxy.as_ref().and_then(ProxyChoice::account_proxy) {
@@ -146,7 +146,7 @@ impl WrittenEntry<'_, '_, '_, raw::Account> {
                     "is missing, and there is no `preset` that sets it; allowed: {}",
                     NAMES.join(", ")
                 );
-                self.scribe.key("dialect").missing(&message);
+                self.scribe.key("dialect").note_missing(&message);
             }
             return None;
         };
@@ -190,9 +190,11 @@ impl WrittenEntry<'_, '_, '_, raw::Account> {
         };
         let list = self.scribe.key("serves");
         if dialect.protocol.endpoints.protocols.is_empty() {
-            list.problem("only applies to dialects that have several kinds of endpoint: remove it");
+            list.note_problem(
+                "only applies to dialects that have several kinds of endpoint: remove it",
+            );
         }
-        list.problem_if(
+        list.note_problem_if(
             written.is_empty(),
             "must list at least one kind of endpoint, such as `chat`",
         );
@@ -210,7 +212,7 @@ impl WrittenEntry<'_, '_, '_, raw::Account> {
             let Some(kind) = scribe.found_or_noted(found, "kind of endpoint", name, names) else {
                 continue;
             };
-            scribe.problem_if(kinds.contains(&kind), "is written twice: keep only one");
+            scribe.note_problem_if(kinds.contains(&kind), "is written twice: keep only one");
             kinds.push(kind);
         }
         kinds.sort();
@@ -235,7 +237,7 @@ impl WrittenEntry<'_, '_, '_, raw::Account> {
                 .bytes()
                 .all(|b| b.is_ascii_alphanumeric() || b"-_.:".contains(&b))
             && !written.contains("..");
-        self.scribe.key(field).problem_if(
+        self.scribe.key(field).note_problem_if(
             !good,
             "may only hold letters, digits, `-`, `_`, `.` and `:`",
         );
@@ -280,7 +282,7 @@ impl WrittenEntry<'_, '_, '_, raw::Account> {
             self.scribe
                 .key("traits")
                 .key(name)
-                .problem(&only_applies(field));
+                .note_problem(&only_applies(field));
         }
         written.unwrap_or(true)
     }
@@ -313,7 +315,7 @@ impl WrittenEntry<'_, '_, '_, raw::Account> {
         for field in fields.copied().collect::<BTreeSet<_>>() {
             let (name, is_written) = self.own_field(field);
             if is_written && !protocol.has(field) {
-                self.scribe.key(name).problem(&only_applies(field));
+                self.scribe.key(name).note_problem(&only_applies(field));
             }
         }
         if raw.key.is_some() {
@@ -321,7 +323,7 @@ impl WrittenEntry<'_, '_, '_, raw::Account> {
                 ("service_account", raw.service_account.is_some()),
                 ("aws", raw.aws.is_some()),
             ] {
-                self.scribe.key(field).problem_if(
+                self.scribe.key(field).note_problem_if(
                     written,
                     "cannot be used together with `key`: keep only one of the two",
                 );
@@ -369,7 +371,7 @@ impl WrittenEntry<'_, '_, '_, raw::Account> {
         let insecure = self.raw.insecure.unwrap_or(false);
         let scribe = self.scribe.key("base_url");
         let url = self.raw.base_url.as_deref().unwrap_or(default);
-        let base = scribe.noted(base::parse_base(url, insecure))?;
+        let base = scribe.read_or_noted(base::parse_base(url, insecure))?;
         let message = "is http: to a public address: others on the network path can read the key, the prompts and the answers";
         scribe.warn_if(
             !base.tls && insecure && base::parse_base(url, false).is_err(),
@@ -398,7 +400,7 @@ impl WrittenEntry<'_, '_, '_, raw::Account> {
                 "is a proxy to an http: address ({field_name}), so it and others on the network path could read the key and \
                  the prompts: use https:, or write `insecure: true` to allow it"
             );
-            scribe.problem_if(base.is_some_and(|base| !base.tls && !insecure), &message);
+            scribe.note_problem_if(base.is_some_and(|base| !base.tls && !insecure), &message);
         }
         if is_this_machine(&base.host) && !is_this_machine(&proxy.host) {
             scribe.warn(&format!(
@@ -429,7 +431,7 @@ impl WrittenEntry<'_, '_, '_, raw::Account> {
                 "is missing: {} refuses requests without a key. Write `key: {{ env: {variable} }}`, or `{{ file: /path }}`",
                 known::display_host(known, base)
             );
-            self.scribe.key("key").missing(&message);
+            self.scribe.key("key").note_missing(&message);
         }
         if let Some(message) = raw
             .base_url
@@ -462,7 +464,7 @@ impl WrittenEntry<'_, '_, '_, raw::Account> {
             ("proxy", raw.proxy.is_some()),
         ] {
             let message = "does not apply to a demo account, which calls no server: remove it";
-            self.scribe.key(field).problem_if(written, message);
+            self.scribe.key(field).note_problem_if(written, message);
         }
         let message = "has no effect on a demo account, which calls no server: remove it";
         self.scribe
@@ -517,23 +519,26 @@ impl WrittenEntry<'_, '_, '_, raw::Account> {
         for (name, value) in self.raw.headers.iter().flat_map(|headers| &headers.0) {
             let scribe = section.entry(name);
             let Ok(header) = HeaderName::from_bytes(name.as_bytes()) else {
-                scribe.problem("is not the name of a header");
+                scribe.note_problem("is not the name of a header");
                 continue;
             };
             let is_traced =
                 self.raw.trace == Some(true) && (header == TRACEPARENT || header == TRACESTATE);
             if is_traced {
-                scribe.problem("is also made by `trace: true`: keep only one of the two");
+                scribe.note_problem("is also made by `trace: true`: keep only one of the two");
             } else if OWN_HEADERS.contains(&header.as_str()) {
-                scribe.problem("cannot be set here: the gateway itself writes this header");
+                scribe.note_problem("cannot be set here: the gateway itself writes this header");
             } else if header == http::header::AUTHORIZATION && self.raw.aws.is_some() {
-                scribe.problem("is also made from `aws`: keep only one of the two");
+                scribe.note_problem("is also made from `aws`: keep only one of the two");
             } else if header == http::header::AUTHORIZATION && self.raw.service_account.is_some() {
-                scribe.problem("is also made from `service_account`: keep only one of the two");
+                scribe
+                    .note_problem("is also made from `service_account`: keep only one of the two");
             } else if self.raw.key.is_some() && CREDENTIAL_HEADERS.contains(&header.as_str()) {
-                scribe.problem("is also made from `key`: keep only one of the two");
+                scribe.note_problem("is also made from `key`: keep only one of the two");
             } else if !seen.insert(header.clone()) {
-                scribe.problem("is written twice, with other upper and lower case: keep only one");
+                scribe.note_problem(
+                    "is written twice, with other upper and lower case: keep only one",
+                );
             }
             let Some(value) = value else { continue };
             let text = value.expose();
@@ -543,7 +548,7 @@ impl WrittenEntry<'_, '_, '_, raw::Account> {
             {
                 let message = "is a template or a placeholder, which Portcullis does not fill in: write \
                             the value itself, or the credential as `key: { env: NAME }`";
-                scribe.problem_unquoted(message);
+                scribe.note_problem_unquoted(message);
                 continue;
             }
             match HeaderValue::from_str(text) {
@@ -551,7 +556,7 @@ impl WrittenEntry<'_, '_, '_, raw::Account> {
                     value.set_sensitive(true);
                     headers.push((header, value));
                 }
-                Err(_) => scribe.problem("may only hold printable ASCII characters"),
+                Err(_) => scribe.note_problem("may only hold printable ASCII characters"),
             }
         }
         headers

@@ -33,7 +33,10 @@ pub(super) fn resolve_callers<'m>(
                 .entry(id)
                 .or_default()
                 .extend(caller.as_ref().map(|caller| (file, caller)));
-            section.in_file(file).entry(id).noted(name::of_entry(id));
+            section
+                .in_file(file)
+                .entry(id)
+                .read_or_noted(name::of_entry(id));
         }
     }
     let mut all = CallerResolver {
@@ -108,7 +111,7 @@ impl<'r> CallerResolver<'_, '_, 'r> {
         let scribe = section.entry(id);
         for (file, _) in whole {
             let first = scribe.location_in(*own);
-            scribe.in_file(*file).problem(&format!(
+            scribe.in_file(*file).note_problem(&format!(
                 "is also described in {first}: only the `keys` of a caller may be spread over several files"
             ));
         }
@@ -127,9 +130,9 @@ impl<'r> CallerResolver<'_, '_, 'r> {
             let list = scribe.key("keys");
             for (name, key) in map_entries(raw.keys.as_ref()) {
                 let scribe = list.entry(name);
-                scribe.noted(name::of_entry(name));
+                scribe.read_or_noted(name::of_entry(name));
                 if let Some(first) = seen.insert(name, *file) {
-                    scribe.problem(&format!(
+                    scribe.note_problem(&format!(
                         "is also in {}: keep only one of the two",
                         scribe.location_in(first)
                     ));
@@ -168,7 +171,7 @@ impl<'r> CallerResolver<'_, '_, 'r> {
         let message = "must list at least one address or range; remove it to allow the key from every address";
         scribe
             .key("allow_ips")
-            .missing_if(raw.allow_ips.as_ref().is_some_and(Vec::is_empty), message);
+            .note_missing_if(raw.allow_ips.as_ref().is_some_and(Vec::is_empty), message);
         let globs = self.resolve_globs(raw.models.as_ref(), scribe);
         let index = self.keys.len();
         let key = Arc::new(Key {
@@ -189,7 +192,7 @@ impl<'r> CallerResolver<'_, '_, 'r> {
         let hashes = raw.hashes.as_ref();
         let message =
             "is missing: `portcullis key new --print` makes a key and prints what to write here";
-        scribe.key("hash").missing_if(
+        scribe.key("hash").note_missing_if(
             raw.hash.is_none() && hashes.is_none_or(Vec::is_empty),
             message,
         );
@@ -197,7 +200,7 @@ impl<'r> CallerResolver<'_, '_, 'r> {
             if hashes.is_some() {
                 scribe
                     .key("hashes")
-                    .problem("cannot be used together with `hash`: keep only one of the two");
+                    .note_problem("cannot be used together with `hash`: keep only one of the two");
             } else {
                 self.add_hash(
                     digest,
@@ -235,7 +238,7 @@ impl<'r> CallerResolver<'_, '_, 'r> {
             Entry::Occupied(taken) => {
                 let other = taken.get().find_key(&self.keys);
                 let other = other.map(|key| &*key.id).unwrap_or_default();
-                scribe.problem(&format!(
+                scribe.note_problem(&format!(
                     "is also the hash of {other}: each key must have a secret of its own"
                 ));
             }
@@ -256,12 +259,12 @@ impl<'r> CallerResolver<'_, '_, 'r> {
             let limits = resolve_limits(raw.as_ref(), &scribe);
             match (self.models.get(id.as_str()), self.aliases.get(id.as_str())) {
                 (Some(Some(model)), _) if model.is_pattern() => {
-                    scribe.problem("is a pattern, and a limit counts for one model: write the names of its models");
+                    scribe.note_problem("is a pattern, and a limit counts for one model: write the names of its models");
                 }
                 (Some(Some(model)), _) => found.push((model.index, limits)),
                 // The model has errors of its own.
                 (Some(None), _) => {}
-                (None, Some(model)) => scribe.problem(&format!(
+                (None, Some(model)) => scribe.note_problem(&format!(
                     "{} is an alias: write \"{model}\"",
                     quote_safely(id)
                 )),
@@ -273,8 +276,8 @@ impl<'r> CallerResolver<'_, '_, 'r> {
                     match quote_near_miss(id, known) {
                         Some(quoted) => section
                             .key(id)
-                            .problem(&format!("no model {quoted}; {hint}")),
-                        None => scribe.problem(&format!("no such model; {hint}")),
+                            .note_problem(&format!("no model {quoted}; {hint}")),
+                        None => scribe.note_problem(&format!("no such model; {hint}")),
                     }
                 }
             }
@@ -311,7 +314,7 @@ impl<'r> CallerResolver<'_, '_, 'r> {
         for (index, glob) in list_items(Some(written)) {
             let scribe = list.index(index);
             if glob.is_empty() || !glob.bytes().all(|b| b.is_ascii_graphic()) {
-                scribe.problem_unquoted("must be a glob over model ids, such as \"gpt-*\"");
+                scribe.note_problem_unquoted("must be a glob over model ids, such as \"gpt-*\"");
             } else if let Some(model) = self.aliases.get(glob.as_str()) {
                 scribe.warn(&format!(
                     "{} is an alias, but a glob only matches ids: write \"{model}\"",
@@ -366,7 +369,7 @@ fn resolve_limits(written: Option<&raw::Limits>, scribe: &Scribe<'_, '_>) -> Lim
     let reserve = raw.reserve.unwrap_or_default();
     let limits = Limits::new(|kind| resolve_limit(raw, kind, scribe), reserve);
     let is_idle = raw.reserve.is_some() && !limits.limits_use();
-    scribe.key("reserve").problem_if(
+    scribe.key("reserve").note_problem_if(
         is_idle,
         "has no effect here: write a limit of tokens or money beside it",
     );
@@ -391,7 +394,7 @@ fn resolve_limit(raw: &raw::Limits, kind: Kind, scribe: &Scribe<'_, '_>) -> Opti
     };
     scribe
         .key(kind.name())
-        .problem_if(written == Some(0), problem);
+        .note_problem_if(written == Some(0), problem);
     written
 }
 

@@ -38,22 +38,22 @@ impl WrittenEntry<'_, '_, '_, raw::Account> {
             SignsWith::ServiceAccount => {
                 let scribe = self.scribe.key("service_account");
                 let message = "is missing: write the JSON key of a service account as `{ file: /path }`; or write a token as `key`";
-                scribe.missing_if(needs_one && raw.service_account.is_none(), message);
+                scribe.note_missing_if(needs_one && raw.service_account.is_none(), message);
                 let json = self
                     .multiline_secret(raw.service_account.as_ref()?, &scribe)
                     .filter(|json| json.expose() != STAND_IN)?;
                 let account = ServiceAccount::parse(json.expose())
                     .map_err(|wrong| format!("cannot be used: {wrong}"));
-                let account = scribe.noted(account)?;
+                let account = scribe.read_or_noted(account)?;
                 let issuer = base::parse_base(&account.token_uri, raw.insecure.unwrap_or(false));
-                let issuer =
-                    scribe.noted(issuer.map_err(|wrong| format!("its `token_uri` {wrong}")))?;
+                let issuer = scribe
+                    .read_or_noted(issuer.map_err(|wrong| format!("its `token_uri` {wrong}")))?;
                 Some(Signer::Google(account, issuer))
             }
             SignsWith::AccessKey => {
                 let scribe = self.scribe.key("aws");
                 let message = "is missing: write `{ access_key_id: …, secret_access_key: … }`; or write a Bedrock API key as `key`";
-                scribe.missing_if(needs_one && raw.aws.is_none(), message);
+                scribe.note_missing_if(needs_one && raw.aws.is_none(), message);
                 let written = raw.aws.as_ref()?;
                 let access_key_id = self.aws_secret(
                     "access_key_id",
@@ -102,7 +102,7 @@ impl WrittenEntry<'_, '_, '_, raw::Account> {
     ) -> Option<Secret> {
         let aws = self.scribe.key("aws");
         let scribe = aws.key(field);
-        scribe.missing_if(written.is_none() && need == Need::Required, "is missing");
+        scribe.note_missing_if(written.is_none() && need == Need::Required, "is missing");
         self.secret(written?, Some(default_variable), &scribe)
     }
 
@@ -134,7 +134,7 @@ impl WrittenEntry<'_, '_, '_, raw::Account> {
         scribe: &Scribe<'_, '_>,
         read: impl Fn(&str) -> Result<Secret, String>,
     ) -> Option<Secret> {
-        let field = scribe.field().unwrap_or("key");
+        let field = scribe.last_key().unwrap_or("key");
         if let SecretRef::Literal(secret) = written
             && let Some(placeholder) = Placeholder::detect(secret.expose()).or_else(|| {
                 Placeholder::of_name(secret.expose(), |name| {
@@ -144,7 +144,7 @@ impl WrittenEntry<'_, '_, '_, raw::Account> {
                 })
             })
         {
-            scribe.problem_unquoted(&placeholder.problem_text(field, default_variable));
+            scribe.note_problem_unquoted(&placeholder.problem_text(field, default_variable));
             return None;
         }
         let read = |text: &str| refuse_placeholder(text).and_then(|()| read(text));
@@ -167,7 +167,7 @@ impl WrittenEntry<'_, '_, '_, raw::Account> {
                 return scribe.secret(written, read).filter(|_| self.enabled());
             }
         };
-        scribe.key(field).problem_unquoted(wrong);
+        scribe.key(field).note_problem_unquoted(wrong);
         None
     }
 
@@ -180,7 +180,7 @@ impl WrittenEntry<'_, '_, '_, raw::Account> {
         if let SecretRef::Literal(url) = written
             && let Some(placeholder) = Placeholder::detect(url.expose())
         {
-            scribe.problem_unquoted(&placeholder.problem_text("proxy", Some("PROXY_URL")));
+            scribe.note_problem_unquoted(&placeholder.problem_text("proxy", Some("PROXY_URL")));
             return None;
         }
         let is_literal = matches!(written, SecretRef::Literal(_));
@@ -210,12 +210,12 @@ impl WrittenEntry<'_, '_, '_, raw::Account> {
         let scribe = self.scribe.key("tls");
         let scribe = scribe.key("ca");
         let path = scribe.required(tls.ca.as_ref(), "is missing: a file of certificates (PEM)")?;
-        scribe.problem_if(
+        scribe.note_problem_if(
             base.is_some_and(|base| !base.tls && base.port > 0),
             "does not apply to http:",
         );
         if path.is_empty() {
-            scribe.problem("must be the path of a file of certificates (PEM)");
+            scribe.note_problem("must be the path of a file of certificates (PEM)");
             return None;
         }
         if !self.enabled() {
@@ -224,7 +224,7 @@ impl WrittenEntry<'_, '_, '_, raw::Account> {
         let pem = scribe.read_certificates(path)?;
         let message =
             "the file holds no certificate: it must be PEM, with `-----BEGIN CERTIFICATE-----`";
-        scribe.problem_if(!pem.contains("-----BEGIN CERTIFICATE-----"), message);
+        scribe.note_problem_if(!pem.contains("-----BEGIN CERTIFICATE-----"), message);
         Some(pem)
     }
 }

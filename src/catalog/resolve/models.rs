@@ -38,7 +38,7 @@ pub(super) fn resolve_models<'r>(
     for (id, (file, raw)) in written {
         let section = section.in_file(*file);
         let scribe = section.entry(id);
-        scribe.noted(if name::is_glob(id) {
+        scribe.read_or_noted(if name::is_glob(id) {
             name::of_pattern(id)
         } else {
             name::of_model(id)
@@ -102,14 +102,14 @@ fn gather_aliases<'r>(
         let section = section.in_file(*file);
         let scribe = section.entry(id);
         if let Some((other, _)) = same_beginning(id, id, written, &HashMap::new()) {
-            scribe.problem(&format!(
+            scribe.note_problem(&format!(
                 "begins as \"{other}\" does, so nobody could tell which of them counts: make one of them longer, or \
                  write several targets at one of them"
             ));
         }
         let scribe = scribe.key("aliases");
         let message = "is not for a pattern, which stands for many models: write a model of its own for the alias";
-        scribe.problem_if(
+        scribe.note_problem_if(
             name::is_glob(id) && raw.is_some_and(|raw| raw.aliases.is_some()),
             message,
         );
@@ -123,25 +123,25 @@ fn gather_aliases<'r>(
             };
             let catches_all = raw.is_some_and(|raw| raw.catch_all == Some(true));
             if let Err(wrong) = checked {
-                scribe.problem_unquoted(wrong);
+                scribe.note_problem_unquoted(wrong);
             } else if is_glob && name::literal_prefix(alias).is_empty() && !catches_all {
-                scribe.problem(&format!(
+                scribe.note_problem(&format!(
                     "{} begins with a wildcard, so it may match every name: if that is meant, write `catch_all: true` beside it",
                     quote_safely(alias)
                 ));
             } else if let Some((other, glob)) = same_beginning(alias, id, written, &aliases) {
-                scribe.problem(&format!(
+                scribe.note_problem(&format!(
                     "{} begins as {} of \"{other}\" does, so nobody could tell which of them counts: make one of them longer",
                     quote_safely(alias),
                     quote_safely(glob)
                 ));
             } else if written.contains_key(alias.as_str()) {
-                scribe.problem(&format!(
+                scribe.note_problem(&format!(
                     "{} is already the id of a model, so it cannot be an alias",
                     quote_safely(alias)
                 ));
             } else if let Some(other) = aliases.insert(alias, id) {
-                scribe.problem(&format!(
+                scribe.note_problem(&format!(
                     "{} is already an alias of \"{other}\"",
                     quote_safely(alias)
                 ));
@@ -204,12 +204,12 @@ impl WrittenEntry<'_, '_, '_, raw::Model> {
         self.scribe
             .key("defaults")
             .key("max_tokens")
-            .problem_if(max_tokens == Some(0), "must be at least 1");
+            .note_problem_if(max_tokens == Some(0), "must be at least 1");
         let owned_by = raw.owned_by.as_deref().unwrap_or(DEFAULT_OWNER);
         let is_no_text = owned_by.is_empty() || owned_by.chars().any(char::is_control);
         self.scribe
             .key("owned_by")
-            .problem_if(is_no_text, "must be text without control characters");
+            .note_problem_if(is_no_text, "must be text without control characters");
         let mut aliases: Vec<Arc<str>> = list_items(raw.aliases.as_ref())
             .map(|(_, alias)| alias.as_str().into())
             .collect();
@@ -248,7 +248,7 @@ impl WrittenEntry<'_, '_, '_, raw::Model> {
             && let Some((key, _)) = stand_ins.into_iter().find(|(_, list)| !list.is_empty())
         {
             let message = "cannot be written for a model of vectors: those of different models cannot be compared";
-            self.scribe.key(key).problem(message);
+            self.scribe.key(key).note_problem(message);
         }
         let tiers: HashSet<u32> = model.targets.iter().map(|target| target.tier).collect();
         let is_in_order =
@@ -288,34 +288,34 @@ impl WrittenEntry<'_, '_, '_, raw::Model> {
                 let scribe = list.index(index);
                 let model = target.model.as_deref().unwrap_or(self.id);
                 let is_no_name = !(1..=512).contains(&model.len()) || model.chars().any(char::is_control);
-                scribe.key("model").problem_if(is_no_name, "must be 1 to 512 bytes without control characters");
+                scribe.key("model").note_problem_if(is_no_name, "must be 1 to 512 bytes without control characters");
                 let message = "must be at least 1; to send no requests to a target, remove the target";
-                scribe.key("weight").problem_if(target.weight == Some(0), message);
+                scribe.key("weight").note_problem_if(target.weight == Some(0), message);
                 let own = prices::read_price(target.price.as_ref(), &scribe.key("price"));
                 let account = target.account.as_deref();
                 let account = scribe.key("account").required(account, "is missing: the name of an account")?;
                 let is_pattern = name::of_pattern(self.id).is_ok();
                 let message = "must hold one `*`, as the model's id does: it stands for the same text in both";
-                scribe.key("model").problem_if(is_pattern && model.matches('*').count() != 1, message);
+                scribe.key("model").note_problem_if(is_pattern && model.matches('*').count() != 1, message);
                 let message = "is not for a pattern, which stands for many models: write a model of its own for it";
-                scribe.key("traits").problem_if(is_pattern && target.traits.is_some(), message);
+                scribe.key("traits").note_problem_if(is_pattern && target.traits.is_some(), message);
                 let message = "has the same account and model as a target before it: keep only one of the two";
-                scribe.problem_if(!seen.insert((account, model)), message);
+                scribe.note_problem_if(!seen.insert((account, model)), message);
                 let found =
                     scribe.key("account").found_or_noted(accounts.get(account), "account", account, super::known_names(accounts))?;
                 // The account may be `None`: then it has errors of its own.
                 let account = Arc::clone(found.as_ref()?);
                 let message = "has a dialect whose servers do not list their models, so a pattern cannot be used: write each \
                             model by its name";
-                scribe.key("account").problem_if(is_pattern && account.dialect.protocol.endpoints.listing.is_none(), message);
+                scribe.key("account").note_problem_if(is_pattern && account.dialect.protocol.endpoints.listing.is_none(), message);
                 let message = "becomes a part of the request's path in this account's dialect, so it cannot hold \
                             `?`, `#`, `\\`, or an empty, `.` or `..` part between slashes";
-                scribe.key("model").problem_if(account.dialect.cannot_address(model), message);
+                scribe.key("model").note_problem_if(account.dialect.cannot_address(model), message);
                 let known = (account.dialect.protocol.traits)(model);
                 let sure = merge_traits(if known.guessed { Traits::UNKNOWN } else { known }, target.traits.as_ref());
                 let traits = merge_traits(known, target.traits.as_ref()).for_server(account.server);
-                scribe.key("traits").key("context").problem_if(traits.context == Some(0), "must be at least 1");
-                scribe.key("traits").key("max_output").problem_if(traits.max_output == Some(0), "must be at least 1");
+                scribe.key("traits").key("context").note_problem_if(traits.context == Some(0), "must be at least 1");
+                scribe.key("traits").key("max_output").note_problem_if(traits.max_output == Some(0), "must be at least 1");
                 if let Some(word) = target.traits.as_ref().and_then(|traits| traits.input_type.as_deref()) {
                     let scribe = scribe.key("traits");
                     scribe.key("input_type").found_or_noted(
@@ -352,7 +352,7 @@ impl WrittenEntry<'_, '_, '_, raw::Model> {
         };
         if let Some((without, _)) = targets().find(|(_, target)| target.tier.is_none()) {
             let message = "is missing, but other targets of this model have it: write it at all targets or at none";
-            list.index(without).key("tier").missing(message);
+            list.index(without).key("tier").note_missing(message);
         }
         let is_unused = self.raw.strategy.unwrap_or_default() != Strategy::Priority;
         let message = "is only used by the strategy `priority`, and this model has another strategy: remove the tiers";
@@ -366,7 +366,9 @@ impl WrittenEntry<'_, '_, '_, raw::Model> {
             .at_most
             .map_or(DEFAULT_HEDGE_SHARE, |Text(share)| share);
         let message = "must be more than 0%; remove `hedge` to make no second attempts";
-        scribe.key("at_most").problem_if(at_most <= 0.0, message);
+        scribe
+            .key("at_most")
+            .note_problem_if(at_most <= 0.0, message);
         if let Some([first, rest @ ..]) = targets
             && rest
                 .iter()
@@ -387,11 +389,11 @@ impl WrittenEntry<'_, '_, '_, raw::Model> {
         let message = "must be at least 1; remove `queue` to let no request wait";
         scribe
             .key("length")
-            .problem_if(written.length == Some(0), message);
+            .note_problem_if(written.length == Some(0), message);
         let wait = written
             .wait
             .map_or(DEFAULT_QUEUE_WAIT, |Text(Span(span))| span);
-        scribe.key("wait").problem_if(
+        scribe.key("wait").note_problem_if(
             wait.is_zero(),
             "must be more than 0s; remove `queue` to let no request wait",
         );
@@ -427,14 +429,14 @@ impl WrittenEntry<'_, '_, '_, raw::Model> {
             {
                 scribe
                     .index(index)
-                    .unknown("model", id, super::known_names(written));
+                    .note_unknown("model", id, super::known_names(written));
                 continue;
             } else if !seen.insert(id) {
                 format!("{} is written twice: keep only one", quote_safely(id))
             } else {
                 continue;
             };
-            scribe.index(index).problem(&wrong);
+            scribe.index(index).note_problem(&wrong);
         }
         list_items(list).map(|(_, id)| id.as_str().into()).collect()
     }

@@ -49,11 +49,10 @@ fn read_long(written: Option<&raw::LongPrice>, scribe: &Scribe<'_, '_>) -> Optio
     let raw = written?;
     let at_above = scribe.key("above");
     match raw.above {
-        None => {
-            at_above.missing("is missing: write the number of tokens above which a prompt is long")
-        }
+        None => at_above
+            .note_missing("is missing: write the number of tokens above which a prompt is long"),
         Some(0) => {
-            at_above.problem("must be at least 1; for one price for all prompts remove `long`")
+            at_above.note_problem("must be at least 1; for one price for all prompts remove `long`")
         }
         Some(_) => {}
     }
@@ -227,7 +226,7 @@ impl<'m> Unpriced<'m> {
              {WRITE_PRICE}",
             name_models(&found)
         );
-        scribe.key(kind.name()).problem(&message);
+        scribe.key(kind.name()).note_problem(&message);
     }
 
     /// Warns once of models without a price. There is no warning if two things hold: each such

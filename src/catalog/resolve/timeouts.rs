@@ -80,7 +80,7 @@ fn check_timeouts(written: &raw::Timeouts, total: Duration, scribe: &Scribe<'_, 
         ("total", written.total),
         ("total_stream", written.total_stream),
     ] {
-        scribe.key(field).problem_if(
+        scribe.key(field).note_problem_if(
             to_duration(written) == Some(Duration::ZERO),
             "must be more than 0s",
         );
@@ -91,7 +91,7 @@ fn check_timeouts(written: &raw::Timeouts, total: Duration, scribe: &Scribe<'_, 
         let message = format!(
             "has no effect, because `total` ends streams after {total:?}: make it shorter than `total`, or remove it"
         );
-        scribe.key("first_token").problem(&message);
+        scribe.key("first_token").note_problem(&message);
     }
 }
 

@@ -63,7 +63,7 @@ fn resolve_address(
     let message = "is missing: an IP address and a port, such as 127.0.0.1:9090";
     let Text(raw::Address(address)) = scribe.required(raw.address, message)?;
     if is_taken(address, listen) {
-        scribe.problem(&format!(
+        scribe.note_problem(&format!(
             "{address} is already a listener for callers: give the admin listener another port"
         ));
     }
@@ -80,7 +80,7 @@ fn resolve_hosts(raw: Option<&raw::Admin>, section: &Scribe<'_, '_>) -> Vec<Stri
         } else {
             let wrong =
                 "must be a name such as portcullis.example.com, without a port and without *";
-            list.index(index).problem(wrong);
+            list.index(index).note_problem(wrong);
         }
     }
     hosts

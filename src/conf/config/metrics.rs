@@ -30,7 +30,7 @@ pub(super) fn resolve_metrics(raw: &raw::Metrics, section: &Scribe<'_, '_>) -> S
     let most_sets = raw.series.map_or(default.most_sets, super::to_usize);
     section
         .key("series")
-        .problem_if(most_sets == 0, "must be at least 1");
+        .note_problem_if(most_sets == 0, "must be at least 1");
     let Some(labels) = &raw.labels else {
         return SeriesBounds {
             most_sets,

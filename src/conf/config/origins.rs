@@ -11,7 +11,7 @@ pub(super) fn resolve_origins(raw: &raw::Cors, section: &Scribe<'_, '_>) -> Vec<
     for (index, written) in list_items(raw.origins.as_ref()) {
         match parse_origin(written) {
             Some(origin) => origins.push(origin),
-            None => list.index(index).problem_unquoted("must be \"*\" or an origin such as https://app.example.com, without a path and without a slash at its end",
+            None => list.index(index).note_problem_unquoted("must be \"*\" or an origin such as https://app.example.com, without a path and without a slash at its end",
             ),
         }
     }

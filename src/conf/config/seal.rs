@@ -27,7 +27,7 @@ pub(super) fn seal_keys(
     ) else {
         return Vec::new();
     };
-    list.problem_if(!(1..=16).contains(&written.len()), "must list 1 to 16 keys");
+    list.note_problem_if(!(1..=16).contains(&written.len()), "must list 1 to 16 keys");
     let mut keys = Vec::new();
     for (index, written) in list_items(Some(written)) {
         let scribe = list.index(index);

@@ -127,7 +127,7 @@ pub(super) fn resolve_store(raw: &raw::Store, section: &Scribe<'_, '_>) -> Optio
         let scribe = section.key("tls");
         let scribe = scribe.key("ca");
         let has_none = address.as_ref().is_some_and(|address| !address.tls);
-        scribe.problem_if(
+        scribe.note_problem_if(
             has_none,
             "does not apply to redis:, which has no TLS: write rediss:",
         );
@@ -136,18 +136,18 @@ pub(super) fn resolve_store(raw: &raw::Store, section: &Scribe<'_, '_>) -> Optio
     let instances = raw.instances.unwrap_or(1);
     section
         .key("instances")
-        .problem_if(!(1..=1000).contains(&instances), "must be 1 to 1000");
+        .note_problem_if(!(1..=1000).contains(&instances), "must be 1 to 1000");
     let timeout = raw
         .timeout
         .map_or(Duration::from_millis(20), |Text(Span(span))| span);
     let is_wrong = timeout.is_zero() || timeout > Duration::from_secs(5);
     let message =
         "must be more than 0ms and at most 5s, because a request waits for the store this long";
-    section.key("timeout").problem_if(is_wrong, message);
+    section.key("timeout").note_problem_if(is_wrong, message);
     let prefix = raw.prefix.as_deref().unwrap_or("portcullis");
     let plain = |b: u8| b.is_ascii_alphanumeric() || b"._-:".contains(&b);
     let is_wrong = !(1..=64).contains(&prefix.len()) || !prefix.bytes().all(plain);
-    section.key("prefix").problem_if(
+    section.key("prefix").note_problem_if(
         is_wrong,
         "must have 1 to 64 letters, digits and any of . _ - :",
     );
@@ -168,7 +168,7 @@ fn resolve_address(raw: &raw::Store, section: &Scribe<'_, '_>) -> Option<Address
     if let SecretRef::Literal(url) = written
         && let Some(placeholder) = Placeholder::detect(url.expose())
     {
-        scribe.problem_unquoted(&placeholder.problem_text("redis", Some("REDIS_URL")));
+        scribe.note_problem_unquoted(&placeholder.problem_text("redis", Some("REDIS_URL")));
         return None;
     }
     let is_literal = matches!(written, SecretRef::Literal(_));

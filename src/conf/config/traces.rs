@@ -145,9 +145,9 @@ fn resolve_endpoint(raw: &raw::Traces, section: &Scribe<'_, '_>) -> Option<Webho
     if let Some(written) = &raw.endpoint {
         let scribe = section.key("endpoint");
         let url = Webhook::parse_shaped(written, SHAPE)
-            .map_err(|wrong| scribe.problem_unquoted(&wrong))
+            .map_err(|wrong| scribe.note_problem_unquoted(&wrong))
             .ok()?;
-        scribe.problem_if(url.port == GRPC, ABOUT_GRPC);
+        scribe.note_problem_if(url.port == GRPC, ABOUT_GRPC);
         let has_path = url.target.expose() != "/" && !url.target.expose().starts_with("/?");
         return if has_path {
             Some(url)
@@ -169,7 +169,7 @@ fn resolve_endpoint(raw: &raw::Traces, section: &Scribe<'_, '_>) -> Option<Webho
             return Webhook::parse("https://assumed.invalid/").ok();
         }
         let message = "is missing, and OTEL_EXPORTER_OTLP_ENDPOINT is not set: write a URL such as http://collector:4318";
-        section.key("endpoint").missing(message);
+        section.key("endpoint").note_missing(message);
         return None;
     };
     speaks_http(section);
@@ -181,9 +181,9 @@ fn resolve_endpoint(raw: &raw::Traces, section: &Scribe<'_, '_>) -> Option<Webho
     };
     let read =
         Webhook::parse_shaped(&url, SHAPE).map_err(|wrong| format!("take {name}, which {wrong}"));
-    let url = section.noted(read)?;
+    let url = section.read_or_noted(read)?;
     let message = format!("take {name}, whose port {ABOUT_GRPC}");
-    section.problem_if(url.port == GRPC, &message);
+    section.note_problem_if(url.port == GRPC, &message);
     Some(url)
 }
 
@@ -216,7 +216,7 @@ fn speaks_http(section: &Scribe<'_, '_>) {
         "http/json" => "http/json, which Portcullis does not write: write http/protobuf",
         _ => "no protocol that is known: write http/protobuf",
     };
-    section.problem(&format!(
+    section.note_problem(&format!(
         "take {name}, which is {instead}; or write `endpoint` here"
     ));
 }
@@ -229,15 +229,15 @@ fn written_headers(
     for (name, value) in written {
         let scribe = section.entry(name);
         let Ok(header) = HeaderName::from_bytes(name.as_bytes()) else {
-            scribe.problem("is not the name of a header");
+            scribe.note_problem("is not the name of a header");
             continue;
         };
-        scribe.problem_if(
+        scribe.note_problem_if(
             OWN_HEADERS.contains(&header.as_str()),
             "cannot be set here: the gateway itself writes it",
         );
         let is_twice = headers.iter().any(|(known, _)| *known == header);
-        scribe.problem_if(
+        scribe.note_problem_if(
             is_twice,
             "is written twice, with other upper and lower case: keep only one",
         );
@@ -289,7 +289,9 @@ fn headers_of_variable(is_other: bool, section: &Scribe<'_, '_>) -> Vec<(HeaderN
     let wrong = format!(
         "take {variable}, which must be a list such as name=value,other=value, of headers that may be set"
     );
-    section.noted(headers.ok_or(wrong)).unwrap_or_default()
+    section
+        .read_or_noted(headers.ok_or(wrong))
+        .unwrap_or_default()
 }
 
 /// Reads a header, if it may be set.
@@ -316,7 +318,7 @@ fn read_certificates(
 ) -> Option<Arc<[u8]>> {
     let scribe = section.key("ca");
     let has_none = endpoint.is_some_and(|endpoint| !endpoint.tls);
-    scribe.problem_if(
+    scribe.note_problem_if(
         has_none,
         "does not apply to http:, which has no TLS: write https:",
     );
@@ -331,7 +333,7 @@ fn resolve_sampling(raw: &raw::Traces, section: &Scribe<'_, '_>) -> Sampling {
     let slow = raw.slow.map(|Text(Span(slow))| slow);
     section
         .key("slow")
-        .problem_if(slow == Some(Duration::ZERO), "must be more than 0s");
+        .note_problem_if(slow == Some(Duration::ZERO), "must be more than 0s");
     Sampling {
         share,
         follows_parent,
@@ -349,7 +351,7 @@ fn parse_sampler(section: &Scribe<'_, '_>) -> Option<(f64, bool)> {
         "always_off" => 0.0,
         "traceidratio" => sampler_ratio(section)?,
         _ => {
-            section.problem(
+            section.note_problem(
                 "take OTEL_TRACES_SAMPLER, which must be always_on, always_off or traceidratio, or one of them after \
                  parentbased_; or write `sample` here",
             );
@@ -369,7 +371,7 @@ fn sampler_ratio(section: &Scribe<'_, '_>) -> Option<f64> {
         .filter(|share| (0.0..=1.0).contains(share));
     let wrong =
         "take OTEL_TRACES_SAMPLER_ARG, which must be a number from 0 to 1; or write `sample` here";
-    section.noted(share.ok_or(wrong))
+    section.read_or_noted(share.ok_or(wrong))
 }
 
 fn resolve_resource(raw: &raw::Traces, section: &Scribe<'_, '_>) -> BTreeMap<String, String> {
@@ -384,7 +386,7 @@ fn resolve_resource(raw: &raw::Traces, section: &Scribe<'_, '_>) -> BTreeMap<Str
             });
             decoded.collect::<Option<Vec<_>>>()
         });
-        section.noted(read.ok_or(wrong)).unwrap_or_default()
+        section.read_or_noted(read.ok_or(wrong)).unwrap_or_default()
     });
     let mut resource = BTreeMap::from([(NAME.to_owned(), "portcullis".to_owned())]);
     resource.extend(of_variable.unwrap_or_default());
@@ -393,8 +395,8 @@ fn resolve_resource(raw: &raw::Traces, section: &Scribe<'_, '_>) -> BTreeMap<Str
     let scribe = section.key("resource");
     for (name, value) in raw.resource.iter().flat_map(|resource| &resource.0) {
         let scribe = scribe.entry(name);
-        scribe.problem_if(name.is_empty(), "is no name");
-        scribe.problem_if(
+        scribe.note_problem_if(name.is_empty(), "is no name");
+        scribe.note_problem_if(
             value.as_ref().is_some_and(String::is_empty),
             "must not be empty",
         );
