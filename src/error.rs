@@ -376,7 +376,7 @@ impl Refusal {
     pub fn event(&self, front: &Front, request_id: &str, answer: AnswerSoFar<'_>) -> Vec<u8> {
         let caller_error = self.caller_error(front, request_id, answer);
         // The status of the answer has left: this one says only what happened.
-        (front.errors.event)(&CallerError {
+        (front.errors.final_event)(&CallerError {
             status: self.kind.row().status,
             ..caller_error
         })

@@ -1,5 +1,5 @@
 //! A [`Status`] is what a running gateway reports about itself at `/status`. The admin listener
-//! writes it; `explain --status` and `key …` read it.
+//! writes it; `explain --status`, `doctor --status` and `key …` read it.
 //!
 //! **Invariant:** fields are in the order of their names, as on the page. A field that a reader can
 //! do without has a default, since the gateway that wrote the page may have another version.

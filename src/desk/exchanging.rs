@@ -22,11 +22,11 @@ impl Desk {
         }
         exchange::panic_if_asked(session, "exchange");
         let own = OwnTime::from_beginning(record.began);
-        let slices = match planned.request.cut(&planned.sent) {
+        let slices = match planned.request.cut(&planned.body) {
             Ok(slices) => slices,
             Err(refusal) => return End::Refused(refusal, Notes::default()),
         };
-        let mut producer = Producer::new(&self.backends, &planned.request, planned.sent, &own);
+        let mut producer = Producer::new(&self.backends, &planned.request, planned.body, &own);
         producer.slice(slices.as_deref());
         let relay = Relay::new(self.reply(session, record), &own);
         let relayed = exchange::run_guarded(&own, pin!(relay.run(&mut producer))).await;

@@ -173,7 +173,7 @@ impl Desk {
             }
             // Few requests refer to items, so this is no part of the others' state.
             let (body, envelope) =
-                Box::pin(self.with_items(body, envelope, &mut held, key)).await?;
+                Box::pin(self.insert_items(body, envelope, &mut held, key)).await?;
             return Ok((envelope, Sent::body(body, held), read));
         }
         has_room(&scopes.entry(key), calendar::now_millis())

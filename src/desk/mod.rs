@@ -67,20 +67,21 @@ use std::sync::Arc;
 pub struct Desk {
     /// The settings of `conf/server.yaml`.
     pub settings: Arc<Server>,
-    /// The parts in which exchanges are settled.
+    /// The logs, the ledger, the metrics and the live catalog.
     pub books: Arc<Books>,
-    /// The parts through which exchanges ask providers.
+    /// The connector to providers, the caches of thoughts and items, and the store.
     pub backends: Arc<Backends>,
     /// The budget of memory for requests and buffered answers.
     pub memory: Arc<Budget>,
-    /// The place of uploads.
+    /// The temporary files of large bodies.
     pub spool: Arc<Spool>,
 }
 
 /// A request that was read, with the plan of the targets that may be tried.
 struct Planned {
     request: Request,
-    sent: Sent,
+    /// The request's body or form, and the memory that it holds.
+    body: Sent,
 }
 
 impl Desk {

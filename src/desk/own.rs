@@ -78,7 +78,7 @@ pub(super) async fn describe_key(
         .get(key.index)
         .map(|scopes| scopes.every(key).collect())
         .unwrap_or_default();
-    let of_all = match &backends.store {
+    let shared_counts = match &backends.store {
         Some(store) if !bounds.is_empty() => {
             let scopes: Vec<_> = bounds.iter().map(|bound| bound.scope.clone()).collect();
             tokio::time::timeout(SHARED_COUNTS_TIMEOUT, store.total_counts(&scopes))
@@ -88,13 +88,13 @@ pub(super) async fn describe_key(
         }
         Some(_) | None => None,
     };
-    let counted = if of_all.is_some() {
+    let counted = if shared_counts.is_some() {
         "all instances"
     } else {
         "this instance"
     };
     let now = calendar::now_millis();
-    let counts = of_all.unwrap_or_else(|| {
+    let counts = shared_counts.unwrap_or_else(|| {
         bounds
             .iter()
             .map(|bound| bound.scope.own_counts(now))

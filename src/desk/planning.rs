@@ -187,7 +187,10 @@ impl Desk {
                 snapshot,
             )
         };
-        Ok(Box::new(Planned { request, sent }))
+        Ok(Box::new(Planned {
+            request,
+            body: sent,
+        }))
     }
 
     /// Makes the facts that every answer to a request shows.

@@ -313,7 +313,7 @@ impl<'x> Relay<'x> {
             &record.facts.request.id,
             answer.seen_by_caller(has_begun),
         );
-        let ends = !record.front.errors.cuts;
+        let ends = !record.front.errors.cut_after_error;
         let then = if ends { Then::End } else { Then::More };
         match self.answer(event.into(), then).await {
             Ok(()) if ends => End::Answered,

@@ -27,8 +27,8 @@ pub(super) struct Order {
 #[derive(Clone, Default)]
 struct Count {
     first_choices: usize,
-    ranks: usize,
-    /// True if the candidate's place has changed.
+    rank_sum: usize,
+    /// True if some draw has it at another place than the first draw.
     moved: bool,
 }
 
@@ -45,12 +45,13 @@ impl Order {
         // after it.
         let before = fastrand::get_seed();
         fastrand::seed(0);
-        let order = Order::play(snapshot, key, model, envelope, conversation);
+        let order = Order::count_draws(snapshot, key, model, envelope, conversation);
         fastrand::seed(before);
         order
     }
 
-    fn play(
+    /// Draws the order many times, and counts how often each candidate is the first.
+    fn count_draws(
         snapshot: &Snapshot,
         key: &Key,
         model: &Arc<Model>,
@@ -61,11 +62,11 @@ impl Order {
             conversation,
             boundary: None,
         };
-        let plan = || Some(plan::make_plan(snapshot, key, model, envelope, ties)?.candidates);
-        let candidates = plan()?;
+        let draw = || Some(plan::make_plan(snapshot, key, model, envelope, ties)?.candidates);
+        let candidates = draw()?;
         let mut counts = vec![Count::default(); candidates.len()];
         for _ in 0..DRAWS {
-            let drawn = plan()?;
+            let drawn = draw()?;
             let mut found = vec![false; candidates.len()];
             let mut group = None;
             for (rank, one) in drawn.iter().enumerate() {
@@ -79,22 +80,22 @@ impl Order {
                 let is_first = group.replace(group_of(one)) != Some(group_of(one));
                 if let (Some(count), Some(found)) = (counts.get_mut(index), found.get_mut(index)) {
                     count.first_choices += usize::from(is_first);
-                    count.ranks += rank;
+                    count.rank_sum += rank;
                     *found = true;
                     count.moved |= index != rank;
                 }
             }
         }
         let mut places: Vec<_> = candidates.into_iter().zip(counts).collect();
-        let shaken: Vec<_> = places
+        let groups_that_move: Vec<_> = places
             .iter()
             .filter(|(_, count)| count.moved)
             .map(|(one, _)| group_of(one))
             .collect();
-        places.sort_by_key(|(_, count)| count.ranks);
+        places.sort_by_key(|(_, count)| count.rank_sum);
         let ordered = places.into_iter().map(|(candidate, count)| {
-            let is_shaken = shaken.contains(&group_of(&candidate));
-            let first_for = is_shaken.then_some(count.first_choices as f64 / DRAWS as f64);
+            let moves = groups_that_move.contains(&group_of(&candidate));
+            let first_for = moves.then_some(count.first_choices as f64 / DRAWS as f64);
             (candidate, first_for)
         });
         let (candidates, first_for) = ordered.unzip();
@@ -111,7 +112,7 @@ impl Order {
 
     /// Notes the reason for the order of the model's targets, and of those of the models that may
     /// stand in for it.
-    pub(super) fn note_reasons(&self, model: &Model, is_running_known: bool, report: &mut Report) {
+    pub(super) fn note_reasons(&self, model: &Model, has_status: bool, report: &mut Report) {
         let places: Vec<_> = self
             .with_shares()
             .filter(|(one, _)| one.instead_of.is_none())
@@ -126,10 +127,7 @@ impl Order {
                 };
                 report.add_fact(
                     "order",
-                    format!(
-                        "{whose}{}",
-                        order_reason(served_model, members, is_running_known)
-                    ),
+                    format!("{whose}{}", order_reason(served_model, members, has_status)),
                 );
             }
         }
@@ -148,12 +146,8 @@ fn is_same(one: &Candidate, other: &Candidate) -> bool {
 }
 
 /// Returns the reason for the order of a model's targets.
-fn order_reason(
-    model: &Model,
-    members: &[(&Candidate, Option<f64>)],
-    is_running_known: bool,
-) -> String {
-    let moment = if is_running_known {
+fn order_reason(model: &Model, members: &[(&Candidate, Option<f64>)], has_status: bool) -> String {
+    let moment = if has_status {
         "as /status reported it"
     } else {
         "which is unknown here: all targets are assumed idle"
@@ -162,7 +156,7 @@ fn order_reason(
         Strategy::Priority => "priority, the lowest tier first".to_owned(),
         Strategy::Weighted => "weighted, in turns".to_owned(),
         Strategy::LeastBusy => format!("least_busy, by the requests in flight, {moment}"),
-        Strategy::Fastest if is_running_known => format!("fastest, by the time to the first token, {moment}"),
+        Strategy::Fastest if has_status => format!("fastest, by the time to the first token, {moment}"),
         Strategy::Fastest => {
             "fastest, by the time to the first token, which is unknown here: all targets are assumed equally fast"
                 .to_owned()

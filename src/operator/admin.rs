@@ -84,7 +84,7 @@ const GUARDS: [(&str, &str); 5] = [
     ("cache-control", "no-store"),
 ];
 
-/// The service.
+/// The admin listener, as a service of Pingora's.
 pub struct Admin {
     pages: Arc<Pages>,
 }
@@ -96,7 +96,7 @@ struct Pages {
     watch: Arc<Watch>,
     started: Instant,
     live_page: LivePage,
-    names: HostNames,
+    allowed_hosts: HostNames,
     /// A permit for each request that is answered, probes aside.
     request_permits: Semaphore,
     /// A permit for each request with a wrong key that waits for its answer.
@@ -105,7 +105,8 @@ struct Pages {
     explanation_permits: Arc<Semaphore>,
     /// A permit for each try that runs.
     try_permits: Semaphore,
-    catalogs: KeptMarks,
+    /// What was last compared with the files, for `/catalog`.
+    catalog_marks: KeptMarks,
     /// The callers' door, if it is in this process.
     door: Option<InternalConnector>,
     /// The time of the last log line of each [`Warning`].
@@ -144,7 +145,7 @@ type Page = (u16, &'static str, String);
 struct FullPage {
     page: Page,
     headers: Vec<(&'static str, String)>,
-    /// A place that is held until the page is sent.
+    /// The permit of a `/catalog` answer, held until it is sent.
     permit: Option<OwnedSemaphorePermit>,
 }
 
@@ -174,7 +175,7 @@ impl Admin {
             .iter()
             .find(|name| !name.trim().is_empty())
             .map_or("", |name| name.trim());
-        let names = HostNames::new(
+        let allowed_hosts = HostNames::new(
             machine_name,
             &read("/etc/hosts"),
             &backends.server.admin.hosts,
@@ -186,12 +187,12 @@ impl Admin {
             watch,
             started,
             live_page: live,
-            names,
+            allowed_hosts,
             request_permits: Semaphore::new(MAX_REQUESTS),
             delay_permits: Semaphore::new(MAX_DELAYED_ANSWERS),
             explanation_permits: Arc::new(Semaphore::new(MAX_EXPLANATIONS)),
             try_permits: Semaphore::new(relay::MAX_TRIES),
-            catalogs: KeptMarks::default(),
+            catalog_marks: KeptMarks::default(),
             door: None,
             warned_at: Default::default(),
         };
@@ -343,7 +344,7 @@ impl Pages {
             return Admission::answer(200, &counts);
         }
         let admin = &self.backends.server.admin;
-        if let Some(host) = request_hosts(header).find(|host| !self.names.allow(host)) {
+        if let Some(host) = request_hosts(header).find(|host| !self.allowed_hosts.allow(host)) {
             self.warn(Warning::RefusedHost, || host::host_refusal(host, admin));
             return Admission::answer(421, &host::host_refusal(host, admin));
         }
@@ -497,8 +498,8 @@ async fn write_answer(mut session: ServerSession, answer: FullPage) -> Result<()
         permit: _permit,
     } = answer;
     let head = response_head(status, kind, body.len(), headers).map_err(|_| Unwritten::Broken)?;
-    let is_bare = session.req_header().method == http::Method::HEAD;
-    let mut rest = if is_bare {
+    let is_head_request = session.req_header().method == http::Method::HEAD;
+    let mut rest = if is_head_request {
         Bytes::new()
     } else {
         Bytes::from(body)

@@ -82,6 +82,7 @@ impl<'r> Receiver<'r> {
                 .await,
         );
         let due = Instant::now() + MESSAGE_TIMEOUT;
+        // As if an earlier connection had been stale: the loop then begins.
         let mut posted = Err(Failure::Stale);
         // A connection that was kept may be gone.
         for reuse in [Reuse::Allowed, Reuse::Forbidden] {
@@ -184,14 +185,14 @@ fn receiver_account(settings: &config::Traces) -> Account {
 /// at most, and the names in its certificate; nothing else of its address, and no text of its
 /// answer.
 fn failure_text(failure: &Failure) -> String {
-    let in_time = MESSAGE_TIMEOUT.as_secs();
+    let seconds = MESSAGE_TIMEOUT.as_secs();
     match failure {
         Failure::Unreachable(why) => format!("it cannot be reached: {why}"),
         Failure::Tls { why, .. } => format!("TLS failed: {why}"),
         Failure::Proxy { why, .. } => why.clone(),
         Failure::ConnectTimeout => format!(
             "it cannot be reached: no connection within {} s",
-            in_time / 2
+            seconds / 2
         ),
         Failure::Reset | Failure::Stale | Failure::Cut => {
             "it closed the connection without an answer".to_owned()
@@ -201,7 +202,7 @@ fn failure_text(failure: &Failure) -> String {
         | Failure::FirstTokenTimeout
         | Failure::IdleTimeout
         | Failure::TotalTimeout => {
-            format!("it does not answer within {in_time} s")
+            format!("it does not answer within {seconds} s")
         }
         Failure::NoRoom => "the gateway may hold no more in memory".to_owned(),
         Failure::NoDescriptors => {

@@ -19,8 +19,9 @@ const MOST_ITEMS: usize = 1_024;
 const AT_ONCE: usize = 16;
 
 impl Desk {
-    /// Returns a body with the items that it refers to, read again.
-    pub(super) async fn with_items(
+    /// Writes the items that a body refers to in their places, and reads the envelope of the
+    /// result.
+    pub(super) async fn insert_items(
         &self,
         body: Bytes,
         envelope: Envelope,
@@ -38,11 +39,11 @@ impl Desk {
             return Err(too_large(limit));
         };
         let mut edits = Edits::new(&body);
-        let (mut more, mut unasked) = (0, None);
+        let (mut added_bytes, mut first_unasked) = (0, None);
         for reference in references {
             match found.get(&*reference.id).unwrap_or(&Lookup::Unasked) {
                 Lookup::There(item) => {
-                    more += item.len();
+                    added_bytes += item.len();
                     edits.replace(reference.span.clone(), &item[..]);
                 }
                 // Another try would not find it either.
@@ -53,16 +54,16 @@ impl Desk {
                         .why_missing(&reference.id, calendar::now_millis());
                     return Err(bad_request(missing_item(reference.index, &why)));
                 }
-                Lookup::Unasked => unasked = unasked.or(Some(reference.index)),
+                Lookup::Unasked => first_unasked = first_unasked.or(Some(reference.index)),
             }
         }
-        if let Some(index) = unasked {
+        if let Some(index) = first_unasked {
             return Err(unasked_store(index));
         }
-        if body.len().saturating_add(more) > limit {
+        if body.len().saturating_add(added_bytes) > limit {
             return Err(too_large(limit));
         }
-        if !held.grow(more) {
+        if !held.grow(added_bytes) {
             return Err(Refusal::no_room());
         }
         let whole = Bytes::from(edits.applied().into_owned());
@@ -83,16 +84,16 @@ impl Desk {
     ) -> Option<HashMap<&'i str, Lookup<Bytes>>> {
         let mut found = HashMap::with_capacity(ids.len());
         let mut left = room;
-        for some in ids.chunks(AT_ONCE) {
-            let items = self.backends.find_items(&key.id, some).await;
+        for chunk in ids.chunks(AT_ONCE) {
+            let items = self.backends.find_items(&key.id, chunk).await;
             let lengths = items.iter().map(|item| match item {
                 Lookup::There(item) => item.len(),
                 Lookup::Absent | Lookup::Unasked => 0,
             });
             left = left.checked_sub(lengths.sum())?;
-            let is_asked = !items.contains(&Lookup::Unasked);
-            found.extend(some.iter().copied().zip(items));
-            if !is_asked {
+            let all_known = !items.contains(&Lookup::Unasked);
+            found.extend(chunk.iter().copied().zip(items));
+            if !all_known {
                 break;
             }
         }

@@ -102,7 +102,7 @@ pub(super) async fn limits_page(live: &Live, store: Option<&Store>, query: &str)
     };
     bounds.truncate(MAX_LISTED);
     let more = total - bounds.len();
-    let of_all = match store {
+    let shared_counts = match store {
         Some(store) => {
             let scopes: Vec<_> = bounds.iter().map(|bound| bound.scope.clone()).collect();
             tokio::time::timeout(ANSWER_TIMEOUT / 2, store.total_counts(&scopes))
@@ -112,13 +112,13 @@ pub(super) async fn limits_page(live: &Live, store: Option<&Store>, query: &str)
         }
         None => None,
     };
-    let counted = if of_all.is_some() {
+    let counted = if shared_counts.is_some() {
         "all instances"
     } else {
         "this instance"
     };
     let now = calendar::now_millis();
-    let counts = of_all.unwrap_or_else(|| {
+    let counts = shared_counts.unwrap_or_else(|| {
         bounds
             .iter()
             .map(|bound| bound.scope.own_counts(now))

@@ -54,12 +54,13 @@ impl Pages {
     pub(super) async fn catalog(&self) -> FullPage {
         let deadline = tokio::time::Instant::now() + ANSWER_TIMEOUT.mul_f64(0.8);
         let taken =
-            tokio::time::timeout_at(deadline, self.catalogs.permits.clone().acquire_owned()).await;
+            tokio::time::timeout_at(deadline, self.catalog_marks.permits.clone().acquire_owned())
+                .await;
         let Ok(Ok(permit)) = taken else { return busy() };
         let (books, backends, kept) = (
             self.books.clone(),
             self.backends.clone(),
-            self.catalogs.known.clone(),
+            self.catalog_marks.known.clone(),
         );
         // The slot is held until the answer is sent, or until it is made if its reader has left.
         let made = tokio::task::spawn_blocking(move || {

@@ -43,10 +43,10 @@ pub(in crate::operator) async fn describe_caller(
         .filter(|bound| bound.limit_amounts().next().is_some())
         .collect();
     bounds.sort_by(|a, b| a.scope.name.cmp(&b.scope.name));
-    let (all_keys, all_limits) = (keys.len(), bounds.len());
+    let (key_count, limit_count) = (keys.len(), bounds.len());
     keys.truncate(MAX_ENTRIES);
     bounds.truncate(MAX_ENTRIES);
-    let of_all = match store {
+    let shared_counts = match store {
         Some(store) => {
             let scopes: Vec<_> = bounds.iter().map(|bound| bound.scope.clone()).collect();
             tokio::time::timeout(STORE_TIMEOUT, store.total_counts(&scopes))
@@ -56,17 +56,18 @@ pub(in crate::operator) async fn describe_caller(
         }
         None => None,
     };
-    let counted = if of_all.is_some() {
+    let counted = if shared_counts.is_some() {
         "all instances"
     } else {
         "this instance"
     };
-    let counts = of_all.unwrap_or_else(|| {
+    let counts = shared_counts.unwrap_or_else(|| {
         bounds
             .iter()
             .map(|bound| bound.scope.own_counts(now))
             .collect()
     });
+    // A byte of the id takes at most six bytes in JSON: `\u0000`.
     let half = (MAX_ANSWER_BYTES - FRAME_BYTES).saturating_sub(id.len() * 6) / 2;
     let keys = take_fitting(keys.iter().map(|key| describe_key(&snapshot, key)), half);
     let reports = bounds
@@ -74,7 +75,7 @@ pub(in crate::operator) async fn describe_caller(
         .zip(&counts)
         .map(|(bound, counts)| limits::scope_report(bound, counts, now));
     let reports = take_fitting(reports, half);
-    let (more_keys, more_limits) = (all_keys - keys.len(), all_limits - reports.len());
+    let (more_keys, more_limits) = (key_count - keys.len(), limit_count - reports.len());
     let page = json!({
         "id": id, "keys": keys, "more_keys": more_keys, "limits": reports, "more_limits": more_limits, "counted": counted,
     });

@@ -78,16 +78,18 @@ fn scale_to_minute(nano_usd: u64, time: Duration) -> Usd {
 
 /// Returns the sums of the last minute, and the time that they cover: a younger process has counted
 /// only since its start.
-pub(super) fn last_minute(series: &Series, up: Duration, now: Instant) -> (Sums, Duration) {
+pub(super) fn last_minute(series: &Series, uptime: Duration, now: Instant) -> (Sums, Duration) {
     (
         series.recent_sums(RATE_WINDOW, now),
-        up.max(Duration::from_secs(1))
+        uptime
+            .max(Duration::from_secs(1))
             .min(Series::covered(RATE_WINDOW, now)),
     )
 }
 
-/// Samples the running requests, and writes the section. `today` is the use of all callers, and
-/// `waiting` the number of requests that wait.
+/// Samples the running requests, and writes the section. Its six figures are the requests, the
+/// failed ones, the time to the first token, the output tokens, the requests in flight, and the
+/// cost. `today` is the use of all callers, and `waiting` the number of requests that wait.
 pub(super) fn figures_section(
     page: &LivePage,
     today: &CallerUse,
@@ -96,8 +98,8 @@ pub(super) fn figures_section(
 ) -> String {
     let (series, in_flight) = (&page.books.figures.whole, page.books.drain.exchanges());
     page.books.figures.sample(in_flight, waiting, now);
-    let up = now.saturating_duration_since(page.started);
-    let (minute, time) = last_minute(series, up, now);
+    let uptime = now.saturating_duration_since(page.started);
+    let (minute, time) = last_minute(series, uptime, now);
     let counted = series.recent_sums(COUNT_WINDOW, now);
     let (usd_today, usd_known) = known_money(today);
     // Where nothing of today is known, a minute without requests tells nothing, either.

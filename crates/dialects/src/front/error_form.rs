@@ -19,7 +19,7 @@ pub struct ErrorForm {
     pub failed_status: Option<u16>,
     /// True if clients take a stream that ends properly after its error for complete. Then the
     /// connection is cut instead.
-    pub cuts: bool,
+    pub cut_after_error: bool,
     /// True if clients wait as long as `retry-after` asks, even for hours. Then long waits are left
     /// out.
     pub obeys_long_waits: bool,
@@ -30,7 +30,7 @@ pub struct ErrorForm {
     /// Returns the body of an error, which is JSON.
     pub body: fn(&CallerError<'_>) -> Vec<u8>,
     /// Returns the end of a stream that has begun and cannot go on.
-    pub event: fn(&CallerError<'_>) -> Vec<u8>,
+    pub final_event: fn(&CallerError<'_>) -> Vec<u8>,
 }
 
 /// The code of the error for an overloaded provider.

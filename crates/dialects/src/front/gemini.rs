@@ -39,8 +39,8 @@ pub static GEMINI_ARRAY: Front = Front {
     route: |_, path, query| route::route_path(path, query, StreamForm::Array),
     errors: ErrorForm {
         // An array holds the error as an element, so it may end.
-        cuts: false,
-        event: errors::error_element,
+        cut_after_error: false,
+        final_event: errors::error_element,
         ..EVENTS.errors
     },
     // An element before the first one would need the beginning of the array.
@@ -93,9 +93,9 @@ const EVENTS: Front = Front {
     errors: ErrorForm {
         // Google's clients try again after any 5xx.
         hopeless_status: 400,
-        cuts: true,
+        cut_after_error: true,
         body: errors::error_body,
-        event: errors::error_event,
+        final_event: errors::error_event,
         ..Front::COMMON.errors
     },
     models: models::LISTS,

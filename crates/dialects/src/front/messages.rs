@@ -23,7 +23,7 @@ pub static MESSAGES: Front = Front {
         overloaded_status: Some(529),
         id_header: Some("request-id"),
         body: errors::error_body,
-        event: errors::error_event,
+        final_event: errors::error_event,
         ..Front::COMMON.errors
     },
     models: models::LISTS,

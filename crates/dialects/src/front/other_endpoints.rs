@@ -131,11 +131,11 @@ pub(super) fn read_envelope(
                 Ok(())
             }
             b"prompt" if front.only_endpoint == Some(Endpoint::Completions) => {
-                prompts = self::scan_prompts(cursor, &mut scan.read)?;
+                prompts = self::scan_prompts(cursor, &mut scan.totals)?;
                 Ok(())
             }
             name if texts.iter().any(|text| text.as_bytes() == name) => {
-                scan_text(cursor, &mut scan.read)
+                scan_text(cursor, &mut scan.totals)
             }
             name => {
                 let known = ["model", "stream", "stream_options", "n"]
@@ -144,7 +144,7 @@ pub(super) fn read_envelope(
                 if let Some(known) = known.into_iter().find(|known| json::folds_to(name, known)) {
                     scan.note(|| Fault::wrong_case(name, known));
                 }
-                scan.read.count_setting(cursor, name)
+                scan.totals.count_setting(cursor, name)
             }
         }
     })?;
@@ -157,31 +157,31 @@ pub(super) fn read_envelope(
 }
 
 /// Consumes a prompt, or a list of prompts. Returns the number of prompts.
-fn scan_prompts(cursor: &mut Cursor<'_>, read: &mut ReadTotals) -> ScanResult<u64> {
+fn scan_prompts(cursor: &mut Cursor<'_>, totals: &mut ReadTotals) -> ScanResult<u64> {
     if cursor.kind()? != Kind::Array {
-        return scan_text(cursor, read).map(|()| 1);
+        return scan_text(cursor, totals).map(|()| 1);
     }
     let mut count = 0;
-    each_element(cursor, read, |cursor, read| {
+    each_element(cursor, totals, |cursor, totals| {
         // Numbers are the tokens of one prompt.
         count += u64::from(cursor.kind()? != Kind::Number);
-        scan_text(cursor, read)
+        scan_text(cursor, totals)
     })?;
     Ok(count.max(1))
 }
 
 /// Consumes a text, or tokens, or a list of either. Any other value may refer to something.
-fn scan_text(cursor: &mut Cursor<'_>, read: &mut ReadTotals) -> ScanResult<()> {
+fn scan_text(cursor: &mut Cursor<'_>, totals: &mut ReadTotals) -> ScanResult<()> {
     match cursor.kind()? {
-        Kind::String => read.count_text(cursor),
-        Kind::Array => each_element(cursor, read, scan_text),
+        Kind::String => totals.count_text(cursor),
+        Kind::Array => each_element(cursor, totals, scan_text),
         Kind::Number => {
-            read.tokens = read.tokens.saturating_add(1);
+            totals.tokens = totals.tokens.saturating_add(1);
             cursor.skip()
         }
         Kind::Object => {
-            read.may_refer = true;
-            scan_part(cursor, read)
+            totals.may_refer = true;
+            scan_part(cursor, totals)
         }
         Kind::Bool | Kind::Null => cursor.skip(),
     }

@@ -28,7 +28,7 @@ pub static RESPONSES: Front = Front {
         obeys_long_waits: true,
         asks_upgrade: true,
         body: errors::error_body,
-        event: errors::error_event,
+        final_event: errors::error_event,
         ..Front::COMMON.errors
     },
     probes: include_str!("responses/probes.json"),

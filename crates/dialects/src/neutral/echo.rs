@@ -23,7 +23,7 @@ pub struct CallersTool {
     /// The kind of the tool's calls.
     pub kind: CallKind,
     /// The name as the caller wrote it.
-    pub own: String,
+    pub callers_name: String,
     /// The namespace in which the caller declared the tool.
     pub namespace: Option<String>,
 }

@@ -127,7 +127,7 @@ fn refusals() {
                 },
             };
             let event = |has_begun| {
-                String::from_utf8((front.errors.event)(&told(has_begun))).expect("UTF-8")
+                String::from_utf8((front.errors.final_event)(&told(has_begun))).expect("UTF-8")
             };
             found += &format!("{front:?} {status} {}\n", body_of(front, &told(false)));
             if status >= 500 || code == "no_capacity" {

@@ -69,11 +69,11 @@ fn scan_field<'a>(scan: &mut Scan<'a>, cursor: &mut Cursor<'a>, name: &[u8]) -> 
                 .choices
                 .raise_written(read_choice_count(cursor)?);
         }
-        b"tools" => scan.read.count_tools(cursor)?,
-        b"functions" => scan.read.more += cursor.value()?.len(),
+        b"tools" => scan.totals.count_tools(cursor)?,
+        b"functions" => scan.totals.more += cursor.value()?.len(),
         b"response_format" => {
             let span = cursor.value()?;
-            scan.read.more += span.len();
+            scan.totals.more += span.len();
             scan.envelope.wants_json = is_json_format(json::span_bytes(cursor.text(), &span));
         }
         b"prompt_cache_key" | b"user" | b"safety_identifier" => scan.user_field(cursor, name)?,
@@ -81,7 +81,7 @@ fn scan_field<'a>(scan: &mut Scan<'a>, cursor: &mut Cursor<'a>, name: &[u8]) -> 
             if let Some(known) = find_other_case(name, &KNOWN) {
                 scan.note(|| Fault::wrong_case(name, known));
             }
-            scan.read.count_setting(cursor, name)?;
+            scan.totals.count_setting(cursor, name)?;
         }
     }
     Ok(())

@@ -107,16 +107,16 @@ fn read_envelope(
     let mut scan = Scan::over(body, front, |scan, cursor, name| {
         is_there |= name == needed.as_bytes();
         if !is_batch || name != b"requests" || cursor.kind()? != Kind::Array {
-            return count_member(cursor, name, &mut scan.read);
+            return count_member(cursor, name, &mut scan.totals);
         }
         inputs.count = 0;
         let mut first = None;
         let list = cursor.array(|cursor, _| {
             inputs.count += 1;
             let mut length: &[u8] = b"";
-            each_member(cursor, &mut scan.read, |cursor, name, read| {
+            each_member(cursor, &mut scan.totals, |cursor, name, totals| {
                 let from = cursor.offset();
-                count_member(cursor, name, read)?;
+                count_member(cursor, name, totals)?;
                 if is_length(name) {
                     length = json::span_bytes(cursor.text(), &(from..cursor.offset()));
                 }
@@ -143,11 +143,11 @@ fn read_envelope(
 
 /// Consumes a member of a request for one vector. Whether `model` is the model of the path is
 /// checked later.
-fn count_member(cursor: &mut Cursor<'_>, name: &[u8], read: &mut ReadTotals) -> ScanResult<()> {
+fn count_member(cursor: &mut Cursor<'_>, name: &[u8], totals: &mut ReadTotals) -> ScanResult<()> {
     match name {
-        b"content" => envelope::scan_content(cursor, read).map(drop),
+        b"content" => envelope::scan_content(cursor, totals).map(drop),
         b"model" => cursor.skip(),
-        name => read.count_setting(cursor, name),
+        name => totals.count_setting(cursor, name),
     }
 }
 

@@ -50,15 +50,15 @@ fn scan_field<'a>(
     match name {
         "contents" if cursor.kind()? == Kind::Object => {
             let start = cursor.offset();
-            if scan_content(cursor, &mut scan.read)? {
+            if scan_content(cursor, &mut scan.totals)? {
                 scan.envelope.beginning = Some(start..cursor.offset());
             }
         }
         "contents" => scan.messages(cursor, "contents", scan_content)?,
-        "systemInstruction" => drop(scan_content(cursor, &mut scan.read)?),
-        "tools" => scan.read.count_tools(cursor)?,
+        "systemInstruction" => drop(scan_content(cursor, &mut scan.totals)?),
+        "tools" => scan.totals.count_tools(cursor)?,
         "generationConfig" => scan_settings(scan, cursor, found)?,
-        name => scan.read.count_setting(cursor, name.as_bytes())?,
+        name => scan.totals.count_setting(cursor, name.as_bytes())?,
     }
     Ok(())
 }
@@ -70,7 +70,7 @@ fn scan_settings<'a>(
     found: &mut Found,
 ) -> ScanResult<()> {
     if cursor.kind()? != Kind::Object {
-        return scan.read.count_other(cursor);
+        return scan.totals.count_other(cursor);
     }
     cursor.object(|cursor, key| {
         let body = cursor.text();
@@ -92,7 +92,7 @@ fn scan_settings<'a>(
             }
             "responseSchema" | "responseJsonSchema" => {
                 found.has_schema |= cursor.kind()? == Kind::Object;
-                scan.read.more += cursor.value()?.len();
+                scan.totals.more += cursor.value()?.len();
             }
             "thinkingConfig" => {
                 cursor.maybe_members(|key, value| {
@@ -101,7 +101,7 @@ fn scan_settings<'a>(
                     }
                 })?;
             }
-            name => scan.read.count_setting(cursor, name.as_bytes())?,
+            name => scan.totals.count_setting(cursor, name.as_bytes())?,
         }
         Ok(())
     })?;
@@ -109,72 +109,74 @@ fn scan_settings<'a>(
 }
 
 /// Consumes a content, counts its parts, and returns whether it is a user's.
-pub(super) fn scan_content(cursor: &mut Cursor<'_>, read: &mut ReadTotals) -> ScanResult<bool> {
+pub(super) fn scan_content(cursor: &mut Cursor<'_>, totals: &mut ReadTotals) -> ScanResult<bool> {
     let mut is_users = true;
-    each_member(cursor, read, |cursor, name, read| match name {
+    each_member(cursor, totals, |cursor, name, totals| match name {
         b"role" => {
             let role = cursor.value()?;
             is_users = matches!(span_bytes(cursor.text(), &role), br#""user""# | b"null");
             Ok(())
         }
-        b"parts" => one_or_more(cursor, read),
+        b"parts" => one_or_more(cursor, totals),
         _ => {
-            read.may_refer = true;
-            read.count_other(cursor)
+            totals.may_refer = true;
+            totals.count_other(cursor)
         }
     })?;
     Ok(is_users)
 }
 
 /// Consumes parts: an array, or one.
-fn one_or_more(cursor: &mut Cursor<'_>, read: &mut ReadTotals) -> ScanResult<()> {
+fn one_or_more(cursor: &mut Cursor<'_>, totals: &mut ReadTotals) -> ScanResult<()> {
     if cursor.kind()? == Kind::Array {
-        cursor.array(|cursor, _| scan_part(cursor, read)).map(drop)
+        cursor
+            .array(|cursor, _| scan_part(cursor, totals))
+            .map(drop)
     } else {
-        scan_part(cursor, read)
+        scan_part(cursor, totals)
     }
 }
 
 /// Consumes a part.
-fn scan_part(cursor: &mut Cursor<'_>, read: &mut ReadTotals) -> ScanResult<()> {
-    each_member(cursor, read, |cursor, name, read| {
+fn scan_part(cursor: &mut Cursor<'_>, totals: &mut ReadTotals) -> ScanResult<()> {
+    each_member(cursor, totals, |cursor, name, totals| {
         match &*camel_name(&name_text(name)) {
-            "text" | "output" | "code" => read.count_text(cursor),
-            "inlineData" => scan_data(cursor, read),
+            "text" | "output" | "code" => totals.count_text(cursor),
+            "inlineData" => scan_data(cursor, totals),
             "fileData" => {
                 // Another server has the file, so its size is not known.
-                read.may_refer = true;
-                read.count_medium(media::remote_file());
-                read.count_other(cursor)
+                totals.may_refer = true;
+                totals.count_medium(media::remote_file());
+                totals.count_other(cursor)
             }
             "functionCall" | "functionResponse" => {
-                each_member(cursor, read, |cursor, name, read| {
+                each_member(cursor, totals, |cursor, name, totals| {
                     match &*camel_name(&name_text(name)) {
                         "args" | "response" => {
-                            read.text += cursor.value()?.len();
+                            totals.text += cursor.value()?.len();
                             Ok(())
                         }
-                        "parts" => one_or_more(cursor, read),
+                        "parts" => one_or_more(cursor, totals),
                         _ => {
-                            read.may_refer |= references::may_refer(name);
-                            read.count_other(cursor)
+                            totals.may_refer |= references::may_refer(name);
+                            totals.count_other(cursor)
                         }
                     }
                 })
             }
-            "executableCode" | "codeExecutionResult" => scan_part(cursor, read),
+            "executableCode" | "codeExecutionResult" => scan_part(cursor, totals),
             _ => {
-                read.may_refer |= references::may_refer(name);
-                read.count_other(cursor)
+                totals.may_refer |= references::may_refer(name);
+                totals.count_other(cursor)
             }
         }
     })
 }
 
 /// Consumes media in base64.
-fn scan_data(cursor: &mut Cursor<'_>, read: &mut ReadTotals) -> ScanResult<()> {
+fn scan_data(cursor: &mut Cursor<'_>, totals: &mut ReadTotals) -> ScanResult<()> {
     if cursor.kind()? != Kind::Object {
-        return read.count_other(cursor);
+        return totals.count_other(cursor);
     }
     let body = cursor.text();
     let mut media_type: &[u8] = b"";
@@ -199,7 +201,7 @@ fn scan_data(cursor: &mut Cursor<'_>, read: &mut ReadTotals) -> ScanResult<()> {
         _ => MediaKind::File,
     };
     let bytes = cursor.offset() - before;
-    read.count_medium(media::from_base64(media_kind, data, media_type, bytes));
+    totals.count_medium(media::from_base64(media_kind, data, media_type, bytes));
     Ok(())
 }
 

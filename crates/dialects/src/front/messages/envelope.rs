@@ -51,71 +51,71 @@ fn scan_field<'a>(scan: &mut Scan<'a>, cursor: &mut Cursor<'a>, name: &[u8]) -> 
             let start = cursor.offset();
             scan.messages(cursor, "messages", scan_message)?;
             scan.envelope.places.thoughts =
-                scan.read.has_thoughts.then_some(start..cursor.offset());
+                scan.totals.has_thoughts.then_some(start..cursor.offset());
         }
-        b"system" => scan_content(cursor, &mut scan.read)?,
+        b"system" => scan_content(cursor, &mut scan.totals)?,
         b"stream" => scan.envelope.stream = scan.flag(cursor, "stream")?.0.unwrap_or(false),
         b"max_tokens" => scan.max_tokens(cursor, "max_tokens")?,
         b"thinking" => {
             cursor.kind()?;
             let start = cursor.offset();
-            scan.read.count_setting(cursor, name)?;
+            scan.totals.count_setting(cursor, name)?;
             scan.envelope.places.thinking = Some(start..cursor.offset());
         }
-        b"tools" => scan.read.count_tools(cursor)?,
+        b"tools" => scan.totals.count_tools(cursor)?,
         b"output_config" | b"output_format" => {
             let span = cursor.value()?;
-            scan.read.more += span.len();
+            scan.totals.more += span.len();
             scan.envelope.wants_json |= asks_json(span_bytes(cursor.text(), &span));
         }
         b"metadata" => {
             scan.envelope.user = find_text_member(cursor, b"user_id")?;
         }
-        _ => scan.read.count_setting(cursor, name)?,
+        _ => scan.totals.count_setting(cursor, name)?,
     }
     Ok(())
 }
 
 /// Consumes a message, counts its content, and returns whether it is a user's.
-fn scan_message(cursor: &mut Cursor<'_>, read: &mut ReadTotals) -> ScanResult<bool> {
-    each_message_member(cursor, read, |cursor, name, read| match name {
-        b"content" => scan_content(cursor, read),
-        _ => read.count_other(cursor),
+fn scan_message(cursor: &mut Cursor<'_>, totals: &mut ReadTotals) -> ScanResult<bool> {
+    each_message_member(cursor, totals, |cursor, name, totals| match name {
+        b"content" => scan_content(cursor, totals),
+        _ => totals.count_other(cursor),
     })
 }
 
 /// Consumes a content: a text, or blocks.
-fn scan_content(cursor: &mut Cursor<'_>, read: &mut ReadTotals) -> ScanResult<()> {
+fn scan_content(cursor: &mut Cursor<'_>, totals: &mut ReadTotals) -> ScanResult<()> {
     match cursor.kind()? {
-        Kind::Array => each_element(cursor, read, scan_block),
+        Kind::Array => each_element(cursor, totals, scan_block),
         Kind::Object => {
-            read.may_refer = true;
-            read.count_text(cursor)
+            totals.may_refer = true;
+            totals.count_text(cursor)
         }
-        Kind::String | Kind::Number | Kind::Bool | Kind::Null => read.count_text(cursor),
+        Kind::String | Kind::Number | Kind::Bool | Kind::Null => totals.count_text(cursor),
     }
 }
 
 /// Consumes a block.
-fn scan_block(cursor: &mut Cursor<'_>, read: &mut ReadTotals) -> ScanResult<()> {
-    each_member(cursor, read, |cursor, name, read| match name {
-        b"text" | b"thinking" | b"title" | b"context" => read.count_text(cursor),
-        b"content" => scan_content(cursor, read),
+fn scan_block(cursor: &mut Cursor<'_>, totals: &mut ReadTotals) -> ScanResult<()> {
+    each_member(cursor, totals, |cursor, name, totals| match name {
+        b"text" | b"thinking" | b"title" | b"context" => totals.count_text(cursor),
+        b"content" => scan_content(cursor, totals),
         b"input" => {
-            read.text += cursor.value()?.len();
+            totals.text += cursor.value()?.len();
             Ok(())
         }
-        b"source" if cursor.kind()? == Kind::Object => scan_source(cursor, read),
+        b"source" if cursor.kind()? == Kind::Object => scan_source(cursor, totals),
         b"type" => {
             let kind = cursor.value()?;
-            read.has_thoughts |= !is_plain(span_bytes(cursor.text(), &kind));
+            totals.has_thoughts |= !is_plain(span_bytes(cursor.text(), &kind));
             Ok(())
         }
         b"id" | b"name" | b"tool_use_id" | b"tool_name" | b"is_error" | b"cache_control"
-        | b"signature" | b"data" | b"citations" => read.count_other(cursor),
+        | b"signature" | b"data" | b"citations" => totals.count_other(cursor),
         _ => {
-            read.may_refer = true;
-            read.count_other(cursor)
+            totals.may_refer = true;
+            totals.count_other(cursor)
         }
     })
 }
@@ -126,7 +126,7 @@ fn is_plain(kind: &[u8]) -> bool {
 }
 
 /// Consumes the source of a picture or a document.
-fn scan_source(cursor: &mut Cursor<'_>, read: &mut ReadTotals) -> ScanResult<()> {
+fn scan_source(cursor: &mut Cursor<'_>, totals: &mut ReadTotals) -> ScanResult<()> {
     let mut kind: Option<Span> = None;
     let mut declared_type: Option<Span> = None;
     let mut data: Option<Span> = None;
@@ -137,13 +137,13 @@ fn scan_source(cursor: &mut Cursor<'_>, read: &mut ReadTotals) -> ScanResult<()>
         match &*name {
             b"content" => {
                 inside = true;
-                return scan_content(cursor, read);
+                return scan_content(cursor, totals);
             }
             b"type" => kind = Some(cursor.value()?),
             b"media_type" => declared_type = Some(cursor.value()?),
             b"data" => data = Some(cursor.value()?),
             _ => {
-                read.may_refer = true;
+                totals.may_refer = true;
                 cursor.value()?;
             }
         }
@@ -170,11 +170,11 @@ fn scan_source(cursor: &mut Cursor<'_>, read: &mut ReadTotals) -> ScanResult<()>
                 declared_type,
                 cursor.offset() - before,
             );
-            read.count_medium(medium);
+            totals.count_medium(medium);
         }
-        Some(data) => read.text += data.len(),
+        Some(data) => totals.text += data.len(),
         // Another server has the file, so its size is not known.
-        None if !inside => read.count_medium(media::remote_file()),
+        None if !inside => totals.count_medium(media::remote_file()),
         None => {}
     }
     Ok(())

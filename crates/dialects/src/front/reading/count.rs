@@ -27,7 +27,7 @@ pub(crate) struct ReadTotals {
 
 impl ReadTotals {
     /// The longest setting. A longer value may be a text that some upstream reads.
-    const SETTING: usize = 64;
+    const MAX_SETTING_BYTES: usize = 64;
 
     /// Consumes any value, and counts it if it is a text.
     pub(crate) fn count_text(&mut self, cursor: &mut Cursor<'_>) -> ScanResult<()> {
@@ -41,7 +41,7 @@ impl ReadTotals {
     /// Consumes a value that a model may read or not.
     pub(crate) fn count_other(&mut self, cursor: &mut Cursor<'_>) -> ScanResult<()> {
         let bytes = cursor.value()?.len();
-        if bytes > Self::SETTING {
+        if bytes > Self::MAX_SETTING_BYTES {
             self.more += bytes;
         }
         Ok(())
@@ -52,7 +52,7 @@ impl ReadTotals {
         let start = cursor.offset();
         self.named.field(cursor, name)?;
         let bytes = cursor.offset().saturating_sub(start);
-        if bytes > Self::SETTING {
+        if bytes > Self::MAX_SETTING_BYTES {
             self.more += bytes;
         }
         Ok(())
@@ -85,15 +85,15 @@ impl ReadTotals {
 /// Consumes any value, member by member if it is an object.
 pub(crate) fn each_member<'a>(
     cursor: &mut Cursor<'a>,
-    read: &mut ReadTotals,
+    totals: &mut ReadTotals,
     mut each: impl FnMut(&mut Cursor<'a>, &[u8], &mut ReadTotals) -> ScanResult<()>,
 ) -> ScanResult<()> {
     if cursor.kind()? != Kind::Object {
-        return read.count_other(cursor);
+        return totals.count_other(cursor);
     }
     cursor.object(|cursor, key| {
         let name = json::name_of(cursor.text(), &key);
-        each(cursor, &name, read)
+        each(cursor, &name, totals)
     })?;
     Ok(())
 }
@@ -101,13 +101,13 @@ pub(crate) fn each_member<'a>(
 /// Consumes a message, member by member. Returns whether its role is the user's.
 pub(crate) fn each_message_member<'a>(
     cursor: &mut Cursor<'a>,
-    read: &mut ReadTotals,
+    totals: &mut ReadTotals,
     mut each: impl FnMut(&mut Cursor<'a>, &[u8], &mut ReadTotals) -> ScanResult<()>,
 ) -> ScanResult<bool> {
     let mut is_users = false;
-    each_member(cursor, read, |cursor, name, read| {
+    each_member(cursor, totals, |cursor, name, totals| {
         if name != b"role" {
-            return each(cursor, name, read);
+            return each(cursor, name, totals);
         }
         let role = cursor.value()?;
         is_users = json::span_bytes(cursor.text(), &role) == br#""user""#;
@@ -119,12 +119,12 @@ pub(crate) fn each_message_member<'a>(
 /// Consumes any value, element by element if it is an array.
 pub(crate) fn each_element<'a>(
     cursor: &mut Cursor<'a>,
-    read: &mut ReadTotals,
+    totals: &mut ReadTotals,
     mut each: impl FnMut(&mut Cursor<'a>, &mut ReadTotals) -> ScanResult<()>,
 ) -> ScanResult<()> {
     if cursor.kind()? != Kind::Array {
-        return read.count_other(cursor);
+        return totals.count_other(cursor);
     }
-    cursor.array(|cursor, _| each(cursor, read))?;
+    cursor.array(|cursor, _| each(cursor, totals))?;
     Ok(())
 }

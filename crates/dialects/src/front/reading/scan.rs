@@ -23,7 +23,7 @@ pub(crate) struct Scan<'a> {
     names: Vec<Cow<'a, [u8]>>,
     fault: Option<Fault>,
     /// The sums over the body.
-    pub(crate) read: ReadTotals,
+    pub(crate) totals: ReadTotals,
     /// The envelope so far.
     pub(crate) envelope: Envelope,
     bytes: usize,
@@ -57,7 +57,7 @@ impl<'a> Scan<'a> {
         let mut scan = Self {
             names,
             fault: None,
-            read: ReadTotals::default(),
+            totals: ReadTotals::default(),
             envelope,
             bytes: body.len(),
         };
@@ -174,7 +174,7 @@ impl<'a> Scan<'a> {
                 self.note(|| Fault::of_type(format!("{field}[{index}]"), "an object", kind));
             }
             let start = *begins.get_or_insert(cursor.offset());
-            let is_users = message(cursor, &mut self.read)?;
+            let is_users = message(cursor, &mut self.totals)?;
             if is_users && self.envelope.beginning.is_none() {
                 self.envelope.beginning = Some(start..cursor.offset());
             }
@@ -217,18 +217,18 @@ impl<'a> Scan<'a> {
         if let Some(missing) = missing {
             return Err(Fault::missing(missing));
         }
-        if self.read.named.is_full {
+        if self.totals.named.is_full {
             return Err(Fault::too_many_names());
         }
-        let most_prompt = self.read.max_tokens(self.bytes);
+        let most_prompt = self.totals.max_tokens(self.bytes);
         Ok(Envelope {
-            conversation_may_refer: self.read.may_refer,
-            named: self.read.named.found,
-            prompt_bytes: self.read.text,
+            conversation_may_refer: self.totals.may_refer,
+            named: self.totals.named.found,
+            prompt_bytes: self.totals.text,
             more_bytes: self
-                .read
+                .totals
                 .more
-                .saturating_add(self.read.tokens.saturating_mul(4)),
+                .saturating_add(self.totals.tokens.saturating_mul(4)),
             max_prompt_tokens: most_prompt,
             ..self.envelope
         })

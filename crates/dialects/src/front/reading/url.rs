@@ -69,7 +69,7 @@ fn check_media_type(kind: &str, place: Place<'_>) -> ReadResult<()> {
 
 /// Returns whether a text is a media type: two tokens, as RFC 9110 has them.
 fn is_media_type(kind: &str) -> bool {
-    kind.len() <= MAX_TYPE
+    kind.len() <= MAX_MEDIA_TYPE_BYTES
         && kind
             .split_once('/')
             .is_some_and(|(kind, subtype)| is_token(kind) && is_token(subtype))
@@ -81,7 +81,7 @@ fn is_token(word: &str) -> bool {
 }
 
 /// The most bytes of a media type.
-const MAX_TYPE: usize = 127;
+const MAX_MEDIA_TYPE_BYTES: usize = 127;
 
 /// Takes a `data:` URL apart. Returns `None` if its data are not in base64.
 fn split_data_url(url: Cow<'_, str>) -> Option<Media<'_>> {
@@ -109,19 +109,21 @@ fn split_data_url(url: Cow<'_, str>) -> Option<Media<'_>> {
 
 /// Returns whether a text is a URL, and not base64: base64 has no colon.
 pub(crate) fn has_scheme(url: &str) -> bool {
+    // A scheme is short, and base64 may be megabytes.
     url.as_bytes().iter().take(32).any(|byte| *byte == b':')
 }
 
 /// Returns the media type for the ending of a file's name.
 pub(crate) fn media_type(filename: &str) -> Option<&'static str> {
     let (_, extension) = filename.rsplit_once('.')?;
-    let known = TYPES
+    let known = MEDIA_TYPES
         .iter()
         .find(|(name, _)| name.eq_ignore_ascii_case(extension));
     known.map(|(_, kind)| *kind)
 }
 
-const TYPES: [(&str, &str); 30] = [
+/// The media type of each ending.
+const MEDIA_TYPES: [(&str, &str); 30] = [
     ("pdf", "application/pdf"),
     ("txt", "text/plain"),
     ("log", "text/plain"),

@@ -36,15 +36,15 @@ fn scan_field<'a>(scan: &mut Scan<'a>, cursor: &mut Cursor<'a>, name: &[u8]) -> 
         b"model" => scan.model(cursor)?,
         b"input" if cursor.kind()? == Kind::String => {
             let start = cursor.offset();
-            scan.read.count_text(cursor)?;
+            scan.totals.count_text(cursor)?;
             scan.envelope.beginning = Some(start..cursor.offset());
         }
         b"input" => {
             let mut found = Vec::new();
             let mut next = 0;
-            scan.messages(cursor, "input", |cursor, read| {
+            scan.messages(cursor, "input", |cursor, totals| {
                 let start = cursor.offset();
-                let (is_users, id) = scan_item(cursor, read)?;
+                let (is_users, id) = scan_item(cursor, totals)?;
                 let index = next;
                 next += 1;
                 found.extend(id.map(|id| ItemReference {
@@ -61,24 +61,24 @@ fn scan_field<'a>(scan: &mut Scan<'a>, cursor: &mut Cursor<'a>, name: &[u8]) -> 
             if !matches!(kind, Kind::String | Kind::Null) {
                 scan.note(|| Fault::of_type("instructions", "a text", kind));
             }
-            scan.read.count_text(cursor)?;
+            scan.totals.count_text(cursor)?;
         }
         b"stream" => scan.envelope.stream = scan.flag(cursor, "stream")?.0.unwrap_or(false),
         b"max_output_tokens" if cursor.kind()? == Kind::Null => {
             cursor.value()?;
         }
         b"max_output_tokens" => scan.max_tokens(cursor, "max_output_tokens")?,
-        b"tools" => scan.read.count_tools(cursor)?,
+        b"tools" => scan.totals.count_tools(cursor)?,
         b"text" => {
             let span = cursor.value()?;
-            scan.read.more += span.len();
+            scan.totals.more += span.len();
             scan.envelope.wants_json |= asks_json(span_bytes(cursor.text(), &span));
         }
         b"prompt_cache_key" | b"user" | b"safety_identifier" => scan.user_field(cursor, name)?,
         b"previous_response_id" | b"conversation" | b"prompt" | b"background" => {
             refuse_stored(scan, cursor, name)?
         }
-        _ => scan.read.count_setting(cursor, name)?,
+        _ => scan.totals.count_setting(cursor, name)?,
     }
     Ok(())
 }
@@ -114,26 +114,29 @@ fn refuse_stored(scan: &mut Scan<'_>, cursor: &mut Cursor<'_>, name: &[u8]) -> S
 
 /// Consumes an item, and counts its content. Returns whether it is a user's message, and the id of
 /// another item if it only refers to that.
-fn scan_item(cursor: &mut Cursor<'_>, read: &mut ReadTotals) -> ScanResult<(bool, Option<String>)> {
+fn scan_item(
+    cursor: &mut Cursor<'_>,
+    totals: &mut ReadTotals,
+) -> ScanResult<(bool, Option<String>)> {
     let mut kind = None;
     let mut id = None;
     let mut role = None;
-    each_member(cursor, read, |cursor, name, read| match name {
+    each_member(cursor, totals, |cursor, name, totals| match name {
         b"type" => scan_text(cursor).map(|span| kind = span),
         b"id" => scan_text(cursor).map(|span| id = span),
         b"role" => cursor.value().map(|span| role = Some(span)),
-        b"content" | b"output" => scan_content(cursor, read),
-        b"tools" => read.count_tools(cursor),
-        b"container_id" | b"environment" => read.count_setting(cursor, name),
+        b"content" | b"output" => scan_content(cursor, totals),
+        b"tools" => totals.count_tools(cursor),
+        b"container_id" | b"environment" => totals.count_setting(cursor, name),
         b"arguments" | b"input" => {
-            read.text += cursor.value()?.len();
+            totals.text += cursor.value()?.len();
             Ok(())
         }
         // These members are not passed on.
         b"summary" | b"encrypted_content" => cursor.skip(),
         _ => {
-            read.may_refer |= references::may_refer(name);
-            read.count_other(cursor)
+            totals.may_refer |= references::may_refer(name);
+            totals.count_other(cursor)
         }
     })?;
     let body = cursor.text();
@@ -154,47 +157,47 @@ fn scan_item(cursor: &mut Cursor<'_>, read: &mut ReadTotals) -> ScanResult<(bool
 }
 
 /// Consumes a content: a text, or parts.
-fn scan_content(cursor: &mut Cursor<'_>, read: &mut ReadTotals) -> ScanResult<()> {
+fn scan_content(cursor: &mut Cursor<'_>, totals: &mut ReadTotals) -> ScanResult<()> {
     match cursor.kind()? {
-        Kind::Array => each_element(cursor, read, scan_part),
-        Kind::Object => scan_part(cursor, read),
-        Kind::String | Kind::Number | Kind::Bool | Kind::Null => read.count_text(cursor),
+        Kind::Array => each_element(cursor, totals, scan_part),
+        Kind::Object => scan_part(cursor, totals),
+        Kind::String | Kind::Number | Kind::Bool | Kind::Null => totals.count_text(cursor),
     }
 }
 
 /// Consumes a part.
-fn scan_part(cursor: &mut Cursor<'_>, read: &mut ReadTotals) -> ScanResult<()> {
-    each_member(cursor, read, |cursor, name, read| match name {
-        b"text" | b"refusal" => read.count_text(cursor),
+fn scan_part(cursor: &mut Cursor<'_>, totals: &mut ReadTotals) -> ScanResult<()> {
+    each_member(cursor, totals, |cursor, name, totals| match name {
+        b"text" | b"refusal" => totals.count_text(cursor),
         b"image_url" => {
-            read.may_refer = true;
-            read.count_medium(media::read_medium(cursor, MediaKind::Image)?);
+            totals.may_refer = true;
+            totals.count_medium(media::read_medium(cursor, MediaKind::Image)?);
             Ok(())
         }
         b"input_audio" => {
-            read.may_refer = true;
-            read.count_medium(media::read_medium(cursor, MediaKind::Audio)?);
+            totals.may_refer = true;
+            totals.count_medium(media::read_medium(cursor, MediaKind::Audio)?);
             Ok(())
         }
         b"file_data" => {
-            read.may_refer = true;
-            scan_file(cursor, read)
+            totals.may_refer = true;
+            scan_file(cursor, totals)
         }
         b"file_url" | b"file_id" => {
-            read.may_refer = true;
+            totals.may_refer = true;
             // Another server has the file, so its size is not known.
-            read.count_medium(media::remote_file());
+            totals.count_medium(media::remote_file());
             cursor.skip()
         }
         _ => {
-            read.may_refer |= references::may_refer(name);
-            read.count_other(cursor)
+            totals.may_refer |= references::may_refer(name);
+            totals.count_other(cursor)
         }
     })
 }
 
 /// Consumes the data of a file: a data URL, or base64 alone.
-fn scan_file(cursor: &mut Cursor<'_>, read: &mut ReadTotals) -> ScanResult<()> {
+fn scan_file(cursor: &mut Cursor<'_>, totals: &mut ReadTotals) -> ScanResult<()> {
     let span = cursor.value()?;
     let quoted = span_bytes(cursor.text(), &span);
     // The comma before the base64 stands where the first quote would.
@@ -209,7 +212,7 @@ fn scan_file(cursor: &mut Cursor<'_>, read: &mut ReadTotals) -> ScanResult<()> {
         .split(|byte| *byte == b';')
         .next()
         .unwrap_or_default();
-    read.count_medium(media::from_base64(
+    totals.count_medium(media::from_base64(
         MediaKind::File,
         base64,
         media_type,

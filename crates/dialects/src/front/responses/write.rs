@@ -237,7 +237,7 @@ impl AnswerWriter for ResponseWriter {
         let kind = Kind::Call(CallOfItem {
             id: call.id.to_owned(),
             kind: tool.map_or(CallKind::Function, |tool| tool.kind),
-            name: tool.map_or(call.name, |tool| &tool.own).to_owned(),
+            name: tool.map_or(call.name, |tool| &tool.callers_name).to_owned(),
             namespace: tool.and_then(|tool| tool.namespace.clone()),
         });
         self.bytes += call.id.len() + call.name.len() + 256;

@@ -36,6 +36,8 @@ pub(super) fn event_error(name: &[u8], data: &[u8]) -> Option<StreamFault> {
     }
     let reported: ErrorBody = serde_json::from_slice(data).unwrap_or_default();
     let mut error = openai::read_error(data, None);
+    // In a stream, the event's name says what failed: the excerpt of an unknown body is dropped. In
+    // an answer it is kept.
     error.excerpt = None;
     reported.fill_message(&mut error);
     let is_status = name.len() == 3 && name.bytes().all(|byte| byte.is_ascii_digit());
@@ -61,7 +63,7 @@ pub(super) fn hidden_error(body: &[u8]) -> Option<UpstreamError> {
 pub(super) fn malformed_answer(reason: &str) -> UpstreamError {
     UpstreamError {
         status: Some(502),
-        ..openai::gave_up(reason)
+        ..openai::unfinished_answer(reason)
     }
 }
 
@@ -214,12 +216,12 @@ const STATUSES: [(&str, u16); 23] = [
 /// Returns whether the prompt is too long. In a refusal the words may stand anywhere, because the
 /// caller is at fault in any case.
 fn is_too_long(message: &str, is_refused: bool) -> bool {
-    let own = makers_words(message);
+    let makers_own_words = makers_words(message);
     TOO_LONG.iter().any(|words| {
         if is_refused {
             message.contains(words)
         } else {
-            own.starts_with(words)
+            makers_own_words.starts_with(words)
         }
     })
 }
@@ -268,6 +270,7 @@ const FILTERED: [&str; 2] = [
 
 /// The beginnings of refusals that are about the account, not about the request.
 const NOT_PERMITTED: [&str; 2] = ["Your account is not authorized", "Operation not allowed"];
+
 /// The beginnings of a 403's message that are about the credential, whatever the error's name is.
 const BAD_CREDENTIAL: [&str; 9] = [
     "Authentication failed",

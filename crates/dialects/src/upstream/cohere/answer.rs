@@ -8,7 +8,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::cited;
-use super::error::gave_up;
+use super::error::unfinished_answer;
 use crate::neutral::{
     self, AnswerFault, Emit, Event, Finish, StreamFault, StreamResult, Tokens, UpstreamError,
 };
@@ -34,8 +34,8 @@ pub fn read_answer(body: &[u8], emit: Emit<'_>) -> Result<(), AnswerFault> {
     };
     let message: SpokenMessage<'_> = read_object(message.get().as_bytes()).ok_or_else(nonsense)?;
     let reason = top.finish_reason.as_str();
-    let finish =
-        finish_reason(reason).ok_or_else(|| AnswerFault::Upstream(gave_up(reason, None)))?;
+    let finish = finish_reason(reason)
+        .ok_or_else(|| AnswerFault::Upstream(unfinished_answer(reason, None)))?;
     if !message.tool_calls.list().iter().all(ToolCall::is_named) {
         return Err(AnswerFault::Nonsense("a tool call without a name"));
     }
@@ -156,7 +156,7 @@ impl neutral::Reader for CohereReader {
                 // The usage of an invalid answer counts, too.
                 delta.usage.unwrap_or_default().emit(emit);
                 let Some(finish) = finish_reason(reason).filter(|_| error.is_none()) else {
-                    return Err(StreamFault::Upstream(gave_up(reason, error)));
+                    return Err(StreamFault::Upstream(unfinished_answer(reason, error)));
                 };
                 emit(Event::Finish(0, finish));
                 emit(Event::End);

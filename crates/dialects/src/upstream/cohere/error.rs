@@ -42,7 +42,7 @@ fn is_monthly(words: &str) -> bool {
 
 /// Returns the error that ended an answer which had begun. It has the finish reason, and the
 /// upstream's text if there is one.
-pub(super) fn gave_up(reason: &str, words: Option<&str>) -> UpstreamError {
+pub(super) fn unfinished_answer(reason: &str, words: Option<&str>) -> UpstreamError {
     let message = match words {
         Some(words) => words.to_owned(),
         None => format!("the upstream did not finish the answer (`{reason}`)"),
@@ -233,7 +233,7 @@ mod tests {
                 message,
                 excerpt,
                 ..
-            } = gave_up(reason, words);
+            } = unfinished_answer(reason, words);
             assert_eq!(excerpt, None);
             (status, code.unwrap_or_default(), message)
         };
@@ -261,6 +261,11 @@ mod tests {
             of("ERROR", Some("too many tokens: 9")),
             said(400, "context_length_exceeded", "too many tokens: 9")
         );
-        assert!(gave_up("ERROR", Some(&"x".repeat(1 << 20))).message.len() < 2000);
+        assert!(
+            unfinished_answer("ERROR", Some(&"x".repeat(1 << 20)))
+                .message
+                .len()
+                < 2000
+        );
     }
 }

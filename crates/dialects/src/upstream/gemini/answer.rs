@@ -248,7 +248,12 @@ impl GeminiReader {
             // Content from before the failure is still an answer. Without content there is no
             // answer.
             Err(_) if seen.spoke => Finish::Stop,
-            Err(word) => return Err(error::gave_up(word, candidate.finish_message.filled())),
+            Err(word) => {
+                return Err(error::unfinished_answer(
+                    word,
+                    candidate.finish_message.filled(),
+                ));
+            }
         };
         seen.ended = true;
         emit(Event::Finish(index, finish));

@@ -35,7 +35,7 @@ pub(super) fn read_any_error(body: &[u8], content_type: Option<&str>) -> Upstrea
 }
 
 /// Returns the error of a candidate that ended without content.
-pub(super) fn gave_up(word: &str, details: Option<&str>) -> UpstreamError {
+pub(super) fn unfinished_answer(word: &str, details: Option<&str>) -> UpstreamError {
     let details = details.map(|text| {
         text.get(..text.floor_char_boundary(MAX_DETAILS))
             .unwrap_or_default()

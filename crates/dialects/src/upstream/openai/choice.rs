@@ -90,7 +90,7 @@ impl Ended {
                 native: Some(word),
             })),
             Finish::Failed(word) => Err(StreamFault::Upstream(
-                error::hidden_error(text).unwrap_or_else(|| error::gave_up(word)),
+                error::hidden_error(text).unwrap_or_else(|| error::unfinished_answer(word)),
             )),
         }
     }

@@ -69,7 +69,7 @@ pub(crate) fn hidden_error(json: &[u8]) -> Option<UpstreamError> {
     choices.iter().find_map(|choice| {
         choice.get("error").and_then(inner_error).or_else(|| {
             match finish::finish_from_word(choice.get("finish_reason")?.as_str()?) {
-                Finish::Failed(word) => Some(gave_up(word)),
+                Finish::Failed(word) => Some(unfinished_answer(word)),
                 Finish::Missing | Finish::Ended(_) | Finish::EndedBy(_) => None,
             }
         })
@@ -84,7 +84,7 @@ fn inner_error(error: &Value) -> Option<UpstreamError> {
 
 /// Returns the error for a finish reason such as `error` or `abort`, if the upstream gives no
 /// further reason.
-pub(crate) fn gave_up(word: &str) -> UpstreamError {
+pub(crate) fn unfinished_answer(word: &str) -> UpstreamError {
     UpstreamError {
         code: Some(word.to_owned()),
         message: format!("the upstream did not finish the answer (`{word}`)"),

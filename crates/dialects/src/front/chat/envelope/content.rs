@@ -6,34 +6,34 @@ use crate::front::reading::media::{self, MediaKind};
 use crate::wire::json::{self, Cursor, Kind, ScanResult};
 
 /// Consumes a message, counts its content, and returns whether it is a user's.
-pub(super) fn scan_message(cursor: &mut Cursor<'_>, read: &mut ReadTotals) -> ScanResult<bool> {
-    each_message_member(cursor, read, |cursor, name, read| match name {
-        b"content" if cursor.kind()? == Kind::Array => each_element(cursor, read, scan_part),
+pub(super) fn scan_message(cursor: &mut Cursor<'_>, totals: &mut ReadTotals) -> ScanResult<bool> {
+    each_message_member(cursor, totals, |cursor, name, totals| match name {
+        b"content" if cursor.kind()? == Kind::Array => each_element(cursor, totals, scan_part),
         b"content" => {
-            read.may_refer |= cursor.kind()? == Kind::Object;
-            read.count_text(cursor)
+            totals.may_refer |= cursor.kind()? == Kind::Object;
+            totals.count_text(cursor)
         }
-        b"tool_calls" => each_element(cursor, read, |cursor, read| {
-            each_member(cursor, read, |cursor, name, read| match name {
-                b"function" | b"custom" => scan_call(cursor, read),
-                _ => read.count_other(cursor),
+        b"tool_calls" => each_element(cursor, totals, |cursor, totals| {
+            each_member(cursor, totals, |cursor, name, totals| match name {
+                b"function" | b"custom" => scan_call(cursor, totals),
+                _ => totals.count_other(cursor),
             })
         }),
-        b"function_call" => scan_call(cursor, read),
+        b"function_call" => scan_call(cursor, totals),
         name => {
-            read.may_refer |= may_refer_in_message(name)
+            totals.may_refer |= may_refer_in_message(name)
                 && matches!(cursor.kind()?, Kind::Array | Kind::Object | Kind::String);
-            read.count_other(cursor)
+            totals.count_other(cursor)
         }
     })
 }
 
 /// Consumes a part of a message's content. Its type may come last.
-pub(crate) fn scan_part(cursor: &mut Cursor<'_>, read: &mut ReadTotals) -> ScanResult<()> {
+pub(crate) fn scan_part(cursor: &mut Cursor<'_>, totals: &mut ReadTotals) -> ScanResult<()> {
     let mut of_type = None;
     let mut media = [None; 3];
-    each_member(cursor, read, |cursor, name, read| {
-        read.may_refer |= may_refer(name);
+    each_member(cursor, totals, |cursor, name, totals| {
+        totals.may_refer |= may_refer(name);
         match (name, MediaKind::from_name(name)) {
             (b"type", _) => {
                 let span = cursor.value()?;
@@ -41,7 +41,7 @@ pub(crate) fn scan_part(cursor: &mut Cursor<'_>, read: &mut ReadTotals) -> ScanR
                     .and_then(|name| MediaKind::from_name(name.as_bytes()));
                 Ok(())
             }
-            (b"text", _) => read.count_text(cursor),
+            (b"text", _) => totals.count_text(cursor),
             (_, Some(media_kind)) => {
                 let medium = media::read_medium(cursor, media_kind)?;
                 // Of several media the last one is taken, and the others count by their bytes.
@@ -49,30 +49,30 @@ pub(crate) fn scan_part(cursor: &mut Cursor<'_>, read: &mut ReadTotals) -> ScanR
                     .get_mut(media_kind as usize)
                     .map(|held| held.replace((media_kind, medium)))
                 {
-                    read.more += before.1.bytes;
+                    totals.more += before.1.bytes;
                 }
                 Ok(())
             }
-            (_, None) => read.count_other(cursor),
+            (_, None) => totals.count_other(cursor),
         }
     })?;
     for (media_kind, medium) in media.into_iter().flatten() {
         if of_type == Some(media_kind) {
-            read.count_medium(medium);
+            totals.count_medium(medium);
         } else {
-            read.more += medium.bytes;
+            totals.more += medium.bytes;
         }
     }
     Ok(())
 }
 
 /// Consumes a tool call's member that has the name of its type, and counts its arguments.
-fn scan_call(cursor: &mut Cursor<'_>, read: &mut ReadTotals) -> ScanResult<()> {
-    each_member(cursor, read, |cursor, name, read| {
+fn scan_call(cursor: &mut Cursor<'_>, totals: &mut ReadTotals) -> ScanResult<()> {
+    each_member(cursor, totals, |cursor, name, totals| {
         if matches!(name, b"arguments" | b"input") {
-            read.count_text(cursor)
+            totals.count_text(cursor)
         } else {
-            read.count_other(cursor)
+            totals.count_other(cursor)
         }
     })
 }

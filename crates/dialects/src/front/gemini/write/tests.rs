@@ -238,7 +238,7 @@ fn a_broken_array_ends_with_the_error() {
                 ..AnswerSoFar::default()
             },
         };
-        String::from_utf8((GEMINI_ARRAY.errors.event)(&error)).unwrap()
+        String::from_utf8((GEMINI_ARRAY.errors.final_event)(&error)).unwrap()
     };
     let (begun, _) = streamed(
         &dialect,

@@ -237,7 +237,7 @@ fn tools_of_a_namespace_have_longer_names() {
     let tools: Vec<_> = echo
         .tools
         .iter()
-        .map(|tool| (&*tool.name, &*tool.own, tool.namespace.as_deref()))
+        .map(|tool| (&*tool.name, &*tool.callers_name, tool.namespace.as_deref()))
         .collect();
     assert_eq!(
         tools,

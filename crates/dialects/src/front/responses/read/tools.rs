@@ -160,7 +160,7 @@ impl<'a> CallableTools<'a> {
         let tool = CallersTool {
             name: name.clone().into_owned(),
             kind: call,
-            own: own.into_owned(),
+            callers_name: own.into_owned(),
             namespace: known_namespace.map(str::to_owned),
         };
         let names = vec![tool.name.clone()];

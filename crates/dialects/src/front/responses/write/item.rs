@@ -49,47 +49,69 @@ pub(super) struct CallOfItem {
 struct ItemNames {
     /// The beginning of the id.
     prefix: &'static str,
-    /// The events with a piece of the text and with all of it, and the member that has all of it.
-    text: Option<[&'static str; 3]>,
-    /// The events with which the part begins and ends, and the member that has the part's index.
-    part: Option<[&'static str; 3]>,
+    text: Option<TextNames>,
+    part: Option<PartNames>,
 }
 
-const CONTENT_PART: Option<[&str; 3]> = Some([
-    "response.content_part.added",
-    "response.content_part.done",
-    "content_index",
-]);
+/// The names for the text of an item.
+struct TextNames {
+    /// The event with a piece of the text.
+    delta: &'static str,
+    /// The event with all of the text.
+    done: &'static str,
+    /// The member that has all of the text.
+    member: &'static str,
+}
+
+/// The names for the only part of an item.
+struct PartNames {
+    /// The event with which the part begins.
+    added: &'static str,
+    /// The event with which the part ends.
+    done: &'static str,
+    /// The member that has the part's index.
+    index: &'static str,
+}
+
+const CONTENT_PART: Option<PartNames> = Some(PartNames {
+    added: "response.content_part.added",
+    done: "response.content_part.done",
+    index: "content_index",
+});
 
 impl Kind {
     fn names(&self) -> &'static ItemNames {
         match self {
             Kind::Text => &ItemNames {
                 prefix: "msg",
-                text: Some([
-                    "response.output_text.delta",
-                    "response.output_text.done",
-                    "text",
-                ]),
+                text: Some(TextNames {
+                    delta: "response.output_text.delta",
+                    done: "response.output_text.done",
+                    member: "text",
+                }),
                 part: CONTENT_PART,
             },
             Kind::Refusal => &ItemNames {
                 prefix: "msg",
-                text: Some(["response.refusal.delta", "response.refusal.done", "refusal"]),
+                text: Some(TextNames {
+                    delta: "response.refusal.delta",
+                    done: "response.refusal.done",
+                    member: "refusal",
+                }),
                 part: CONTENT_PART,
             },
             Kind::Thinking => &ItemNames {
                 prefix: "rs",
-                text: Some([
-                    "response.reasoning_summary_text.delta",
-                    "response.reasoning_summary_text.done",
-                    "text",
-                ]),
-                part: Some([
-                    "response.reasoning_summary_part.added",
-                    "response.reasoning_summary_part.done",
-                    "summary_index",
-                ]),
+                text: Some(TextNames {
+                    delta: "response.reasoning_summary_text.delta",
+                    done: "response.reasoning_summary_text.done",
+                    member: "text",
+                }),
+                part: Some(PartNames {
+                    added: "response.reasoning_summary_part.added",
+                    done: "response.reasoning_summary_part.done",
+                    index: "summary_index",
+                }),
             },
             Kind::Sealed => &ItemNames {
                 prefix: "rs",
@@ -99,20 +121,20 @@ impl Kind {
             Kind::Call(call) => match call.kind {
                 CallKind::Function => &ItemNames {
                     prefix: "fc",
-                    text: Some([
-                        "response.function_call_arguments.delta",
-                        "response.function_call_arguments.done",
-                        "arguments",
-                    ]),
+                    text: Some(TextNames {
+                        delta: "response.function_call_arguments.delta",
+                        done: "response.function_call_arguments.done",
+                        member: "arguments",
+                    }),
                     part: None,
                 },
                 CallKind::Custom => &ItemNames {
                     prefix: "ctc",
-                    text: Some([
-                        "response.custom_tool_call_input.delta",
-                        "response.custom_tool_call_input.done",
-                        "input",
-                    ]),
+                    text: Some(TextNames {
+                        delta: "response.custom_tool_call_input.delta",
+                        done: "response.custom_tool_call_input.done",
+                        member: "input",
+                    }),
                     part: None,
                 },
                 CallKind::Search => &ItemNames {
@@ -140,11 +162,13 @@ enum Progress<'p> {
 }
 
 impl Item {
-    pub(super) fn new(kind: Kind, tail: &str, index: usize) -> Self {
+    /// Begins an item. `answer_tail` is the part of the answer's id on which the ids of its items
+    /// build.
+    pub(super) fn new(kind: Kind, answer_tail: &str, index: usize) -> Self {
         let prefix = kind.names().prefix;
         Self {
             kind,
-            id: format!("{prefix}_{tail}_{index}"),
+            id: format!("{prefix}_{answer_tail}_{index}"),
             index,
             text: String::new(),
             sealed: None,
@@ -170,18 +194,18 @@ impl Item {
             return;
         }
         self.send_added(events);
-        if let Some([added, ..]) = self.kind.names().part {
-            self.send_part(events, added, "");
+        if let Some(part) = &self.kind.names().part {
+            self.send_part(events, part.added, "");
         }
     }
 
     /// Takes a piece of the text or of the arguments.
     pub(super) fn add_text(&mut self, piece: &str, events: &mut Events) {
         self.text.push_str(piece);
-        if let Some([delta, ..]) = self.kind.names().text
+        if let Some(names) = &self.kind.names().text
             && !self.is_shown_whole()
         {
-            self.send_delta(events, delta, piece);
+            self.send_delta(events, names.delta, piece);
         }
     }
 
@@ -235,17 +259,17 @@ impl Item {
             self.send_added(events);
         }
         let names = self.kind.names();
-        if let Some([delta, done, member]) = names.text {
+        if let Some(text_names) = &names.text {
             if self.is_shown_whole() {
-                self.send_delta(events, delta, &text);
+                self.send_delta(events, text_names.delta, &text);
             }
-            self.send_done(events, done, member, &text);
+            self.send_done(events, text_names.done, text_names.member, &text);
         }
-        if let Some([_, done, _]) = names.part {
-            self.send_part(events, done, &text);
+        if let Some(part) = &names.part {
+            self.send_part(events, part.done, &text);
         }
         let mut w = Writer::with_capacity(text.len() + 256);
-        self.write(
+        self.write_item(
             &mut w,
             Progress::Ended {
                 text: &text,
@@ -263,7 +287,7 @@ impl Item {
     fn send_added(&self, events: &mut Events) {
         events.send("response.output_item.added", |w| {
             w.key("output_index").number(self.index as u64);
-            self.write(w.key("item"), Progress::Begun);
+            self.write_item(w.key("item"), Progress::Begun);
         });
     }
 
@@ -299,8 +323,8 @@ impl Item {
     fn write_position(&self, w: &mut Writer) {
         w.texts([("item_id", &self.id)]);
         w.key("output_index").number(self.index as u64);
-        if let Some([_, _, index]) = self.kind.names().part {
-            w.key(index).number(0);
+        if let Some(part) = &self.kind.names().part {
+            w.key(part.index).number(0);
         }
     }
 
@@ -325,7 +349,7 @@ impl Item {
         });
     }
 
-    fn write(&self, w: &mut Writer, progress: Progress<'_>) {
+    fn write_item(&self, w: &mut Writer, progress: Progress<'_>) {
         let (text, status) = match progress {
             Progress::Begun => (None, "in_progress"),
             Progress::Ended { text, is_whole } => {
@@ -377,7 +401,8 @@ impl Item {
     }
 }
 
-/// Returns the arguments on one line, if they are an object.
+/// Returns the arguments on one line, if they are an object. An empty text or `null` counts as
+/// `{}`: see [`Call::object`].
 fn object_line(arguments: &str) -> Option<String> {
     let call = Call {
         arguments: arguments.into(),

@@ -217,7 +217,7 @@ fn bodies_of_no_known_shape() {
 
 #[test]
 fn a_models_words_are_logged_shortly() {
-    let error = gave_up("MALFORMED_FUNCTION_CALL", Some(&"é".repeat(10_000)));
+    let error = unfinished_answer("MALFORMED_FUNCTION_CALL", Some(&"é".repeat(10_000)));
     assert_eq!(error.excerpt.map(|text| text.len()), Some(MAX_DETAILS));
     assert_eq!(
         error.message,
