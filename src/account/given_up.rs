@@ -17,6 +17,8 @@ use std::time::{Duration, Instant};
 pub const GIVEN_UP: &str = "given_up";
 /// The shortest wait after which a leave counts.
 const LEAST_WAIT: Duration = Duration::from_secs(1);
+/// The shortest time without an answer that is worth a word.
+const LEAST_SILENCE: Duration = Duration::from_secs(15);
 /// A wait is much longer than usual if it is this many times the p99.
 const TIMES_USUAL: u32 = 3;
 /// The time over which the usual time is known. It is long, since few answers a minute must be
@@ -47,6 +49,9 @@ pub struct GivenUp {
     usual_times: [Option<Box<Rolling>>; 2],
     /// The last time at which anybody got the beginning of an answer.
     last_answer: Option<Instant>,
+    /// The time since which requests wait: none of them has got an answer since. It counts only
+    /// while some wait.
+    unanswered_since: Option<Instant>,
     /// The keys that ask the target.
     asking_keys: Keys,
     /// The leaves that count. They are boxed, since there are usually none.
@@ -119,14 +124,32 @@ struct Keys {
 }
 
 impl GivenUp {
-    /// Notes that a request with this key is sent to the target.
-    pub fn record_request(&mut self, key: u64, now: Instant) {
+    /// Notes that a request with this key is sent to the target, where `awaited` others wait.
+    pub fn record_request(&mut self, key: u64, awaited: usize, now: Instant) {
         self.asking_keys.record_key(key, now);
+        if awaited == 0 {
+            self.unanswered_since = Some(now);
+        }
+    }
+
+    /// Returns the time for which requests have waited without an answer to any of them, if it is
+    /// much longer than usual. Some must wait at present.
+    pub fn silence(&mut self, now: Instant) -> Option<Duration> {
+        let silence = now.saturating_duration_since(self.unanswered_since?);
+        if silence < LEAST_SILENCE {
+            return None;
+        }
+        let usual = self
+            .quantile(false, 0.99, now)
+            .max(self.quantile(true, 0.99, now));
+        usual
+            .is_none_or(|p99| silence >= p99.saturating_mul(TIMES_USUAL))
+            .then_some(silence)
     }
 
     /// Notes that the target began to answer, after this time.
     pub fn record_answer(&mut self, stream: bool, took: Duration, now: Instant) {
-        self.last_answer = Some(now);
+        (self.last_answer, self.unanswered_since) = (Some(now), Some(now));
         let [whole, first] = &mut self.usual_times;
         let times = if stream { first } else { whole };
         times

@@ -220,7 +220,8 @@ impl TargetHealth {
         }
         match memory.breaker.admit(now, alone) {
             Admission::Allow(pass) | Admission::AllowProbe(pass) => {
-                memory.given_up.record_request(key, now);
+                let awaited = self.awaited.load(Ordering::Relaxed);
+                memory.given_up.record_request(key, awaited, now);
                 Ok(self.begin_attempt(pass, key))
             }
             Admission::RefuseUntil(until) => Err(Unavailable::Broken(until)),
@@ -400,6 +401,16 @@ impl TargetHealth {
     /// known.
     pub fn usual_time(&self, now: Instant) -> Option<Duration> {
         self.memory.lock().given_up.usual_time(now)
+    }
+
+    /// Returns the number of requests that wait, and for how long none of them was answered, if
+    /// that is much longer than usual.
+    pub fn silence(&self, now: Instant) -> Option<(usize, Duration)> {
+        let awaited = self.awaited.load(Ordering::Relaxed);
+        if awaited == 0 {
+            return None;
+        }
+        Some((awaited, self.memory.lock().given_up.silence(now)?))
     }
 
     /// Forgets what the target did long ago, so that what is not used any more takes no memory.

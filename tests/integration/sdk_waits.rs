@@ -17,7 +17,8 @@ use crate::support::canary::KEY;
 use crate::support::gateway::free_port;
 use crate::support::process::Process;
 use crate::support::{
-    Catalog, Gate, Gateway, Mock, SLOWER, Script, chat, eventually, root, run_within,
+    Catalog, Gate, Gateway, Mock, SLOWER, Script, chat, eventually, eventually_within, root,
+    run_within,
 };
 
 #[test]
@@ -257,7 +258,13 @@ async fn ask(program: &mut Command, gateway: &Gateway, restarts: SocketAddr) -> 
             .any(|line| line["model"] == "starts-again")
             .then_some(())
     };
-    eventually("the server that is not there is asked", was_asked).await;
+    // The client is a program that first has to start, and asks for other models before.
+    eventually_within(
+        Duration::from_secs(120) * SLOWER,
+        "the server that is not there is asked",
+        was_asked,
+    )
+    .await;
     let _server = Mock::at(restarts).await;
     // The mocks run on other threads meanwhile.
     let status = client

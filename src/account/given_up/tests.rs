@@ -28,7 +28,7 @@ impl Watched {
     fn usually(mut self, ms: u64) -> Watched {
         for _ in 0..ENOUGH {
             self.now += ms;
-            self.target.record_request(MAIN, self.at(self.now));
+            self.target.record_request(MAIN, 0, self.at(self.now));
             self.target
                 .record_answer(true, Duration::from_millis(ms), self.at(self.now));
         }
@@ -42,7 +42,7 @@ impl Watched {
             stream: true,
             began: self.at(self.now.saturating_sub(waited)),
         };
-        self.target.record_request(key, leave.began);
+        self.target.record_request(key, awaited, leave.began);
         let now = self.at(self.now);
         self.target
             .record_leave(leave, TargetLoad { awaited, calls: 0 }, now)
@@ -227,7 +227,7 @@ fn one_keys_leaving_opens_no_breaker_among_others() {
     watched.now += 60_000;
     watched
         .target
-        .record_request(OTHER, watched.at(watched.now - 5_000));
+        .record_request(OTHER, 1, watched.at(watched.now - 5_000));
     for _ in 0..9 {
         assert!(!watched.leave(MAIN, 2_000, 1).opens_breaker);
     }
@@ -286,4 +286,35 @@ fn after_an_unanswered_hour_only_news_is_known() {
     watched.now += 1;
     watched.target.sweep(watched.at(watched.now));
     assert!(watched.target.leaves.is_none());
+}
+
+#[test]
+fn silence_lasts_from_the_last_answer_while_requests_wait() {
+    let second = 1_000;
+    let mut watched = Watched::new();
+    watched.target.record_request(MAIN, 0, watched.at(0));
+    assert_eq!(watched.target.silence(watched.at(14 * second)), None);
+    let silence = |target: &mut GivenUp, now| target.silence(now).map(|time| time.as_secs());
+    let (at_15, at_20, at_40) = (watched.at(15_000), watched.at(20_000), watched.at(40_000));
+    assert_eq!(silence(&mut watched.target, at_15), Some(15));
+    // Another request changes nothing, and an answer to either ends it.
+    watched.target.record_request(OTHER, 1, at_15);
+    assert_eq!(silence(&mut watched.target, at_20), Some(20));
+    watched
+        .target
+        .record_answer(false, Duration::from_secs(20), at_20);
+    assert_eq!(silence(&mut watched.target, at_20), None);
+    assert_eq!(silence(&mut watched.target, at_40), Some(20));
+}
+
+#[test]
+fn a_slow_target_is_silent_later() {
+    let mut watched = Watched::new().usually(10_000);
+    watched
+        .target
+        .record_request(MAIN, 0, watched.at(watched.now));
+    let after = |watched: &Watched, seconds: u64| watched.at(watched.now + seconds * 1_000);
+    let (early, late) = (after(&watched, 20), after(&watched, 60));
+    assert_eq!(watched.target.silence(early), None);
+    assert!(watched.target.silence(late).is_some());
 }

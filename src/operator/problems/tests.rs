@@ -371,6 +371,26 @@ fn failures_and_whose_fault_they_are() {
     );
 }
 
+#[test]
+fn a_silent_account_is_named_where_nothing_is_wrong() {
+    let silent = SilentFacts {
+        name: "llama".into(),
+        requests: 1,
+        silent_ms: 74_000,
+    };
+    let mut facts = hangs(0, 5, None);
+    facts.accounts[0].given_up.clear();
+    facts.accounts[0].silent.push(silent);
+    let verdict = make_verdict(&facts, &[]);
+    assert_eq!(
+        (verdict.word, &*verdict.sentence),
+        (
+            Word::Ok,
+            "1 model can answer, as far as is known. alpha has sent no answer of llama for 74 s, and 1 request waits."
+        )
+    );
+}
+
 fn hangs(callers: u64, attempts: u64, usual_ms: Option<u64>) -> Facts {
     let hung = GivenUpFacts {
         name: "llama".into(),

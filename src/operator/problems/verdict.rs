@@ -3,7 +3,7 @@
 use super::facts::{Facts, ModelFacts, ModelTarget, Reason, TargetState};
 use super::finding::{CALLERS, GIVEN_UP};
 use super::upstreams::answering_fallback;
-use super::words::{lasting_text, quiet_text, unfit_target, unfit_together};
+use super::words::{duration_text, lasting_text, quiet_text, unfit_target, unfit_together};
 use super::{Noticed, Rule};
 use crate::base::units::{first_three, format_count};
 use crate::drain::Phase;
@@ -95,9 +95,35 @@ pub fn make_verdict(facts: &Facts, noticed: &[Noticed]) -> Verdict {
             "{models} can answer. There is a warning: {}",
             first.finding.summary
         ),
-        None => format!("{models} can answer, and nothing is wrong."),
+        None => match longest_silence(facts) {
+            None => format!("{models} can answer, and nothing is wrong."),
+            Some(silence) => {
+                format!("{models} can answer, as far as is known. {silence}")
+            }
+        },
     };
     Verdict::new(Word::Ok, sentence)
+}
+
+/// Writes which account has let requests wait for the longest time without an answer to any of
+/// them. That is no problem yet: a long answer may take as long.
+fn longest_silence(facts: &Facts) -> Option<String> {
+    let silent = facts
+        .accounts
+        .iter()
+        .flat_map(|account| account.silent.iter().map(move |target| (account, target)));
+    let (account, target) = silent.max_by_key(|(_, target)| target.silent_ms)?;
+    let requests = if target.requests == 1 {
+        "1 request waits".to_owned()
+    } else {
+        format!("{} wait", format_count(target.requests, "request"))
+    };
+    Some(format!(
+        "{} has sent no answer of {} for {}, and {requests}.",
+        account.id,
+        target.name,
+        duration_text(target.silent_ms)
+    ))
 }
 
 impl Verdict {

@@ -13,8 +13,8 @@ use crate::live::ready_account::ReadyAccount;
 use crate::live::{Live, Snapshot};
 use crate::operator::problems::facts::{
     AccountFacts, CatalogFacts, CertificateFacts, DescriptorFacts, Facts, GivenUpFacts, KeyFacts,
-    LimitFacts, ModelFacts, ModelTarget, OldSecret, RecentFacts, RisesFacts, TargetFacts,
-    TargetFailure,
+    LimitFacts, ModelFacts, ModelTarget, OldSecret, RecentFacts, RisesFacts, SilentFacts,
+    TargetFacts, TargetFailure,
 };
 use crate::operator::problems::is_short_lived;
 use crate::series::{Series, Step};
@@ -267,6 +267,13 @@ fn account_facts(
         facts
             .given_up
             .extend(given_up(health.name(model), health, clocks));
+        if let Some((requests, silence)) = health.silence(clocks.now) {
+            facts.silent.push(SilentFacts {
+                name: health.name(model),
+                requests: u64::try_from(requests).unwrap_or(u64::MAX),
+                silent_ms: whole_millis(silence),
+            });
+        }
         if is_broken(&status) {
             let ago = health
                 .since(clocks.now)

@@ -8,6 +8,7 @@
 //! the template: a *probe*, the same chunk with placeholders for the strings that change, is
 //! written too, and the bytes around the placeholders are kept.
 
+mod followed;
 mod reported;
 
 use std::borrow::Cow;
@@ -25,8 +26,9 @@ use crate::neutral::price::ShowCost;
 use crate::neutral::usage::{Source, Usage};
 use crate::neutral::{AnswerHeader, EndReasons, Flaws, StreamFault, StreamResult, mark};
 use crate::upstream::quirks::Quirks;
-use crate::wire::json::{self, Kind, Pieces, span_bytes};
+use crate::wire::json::{self, Kind, span_bytes};
 use crate::wire::splice::Edits;
+use followed::Followed;
 use reported::Reported;
 
 /// The data of the event that ends a stream.
@@ -58,15 +60,6 @@ pub(crate) struct Chunks {
     pub(super) passed_bytes: u64,
     /// True if the answer has begun.
     opened: bool,
-}
-
-/// The text that a chunk continues, if the text is checked: the index of a choice, and the place of
-/// its call.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Followed {
-    Nothing,
-    Content(usize),
-    Arguments(usize, usize),
 }
 
 impl Chunks {
@@ -264,43 +257,6 @@ impl Chunks {
             *pieces = so_far;
         }
         Ok(())
-    }
-
-    /// Returns the text that the only text of the chunk in the scan continues.
-    fn find_followed(&mut self, text: &[u8]) -> StreamResult<Followed> {
-        let [entry] = self.scan.entries.as_slice() else {
-            return Ok(Followed::Nothing);
-        };
-        let Some(body) = &entry.delta else {
-            return Ok(Followed::Nothing);
-        };
-        // 0 is the place of the only entry in the list.
-        let choice = find_choice(&mut self.choices, text, entry, 0, self.choices_asked)?;
-        Ok(match self.scan.calls.get(body.call_range.clone()) {
-            Some([call]) => match choice.calls.find_call(text, call) {
-                Ok(slot) => Followed::Arguments(choice.index, slot),
-                Err(_) => Followed::Nothing,
-            },
-            Some(_) | None if self.common.wants_json && body.is_only_content() => {
-                Followed::Content(choice.index)
-            }
-            Some(_) | None => Followed::Nothing,
-        })
-    }
-
-    /// Returns the state of the text that the template continues.
-    #[inline]
-    fn followed_pieces(&mut self) -> Option<&mut Pieces> {
-        match self.followed {
-            Followed::Nothing => None,
-            Followed::Content(choice_index) => self
-                .choices
-                .get_mut(choice_index)
-                .map(|choice| &mut choice.content),
-            Followed::Arguments(choice_index, slot) => {
-                self.choices.get_mut(choice_index)?.calls.arguments_of(slot)
-            }
-        }
     }
 
     /// Keeps the citations of a chunk without choices. A chunk with the usage that will be shown
