@@ -41,9 +41,18 @@ use crate::support::{Gateway, Mock, root, run_within};
 const VARIABLE: &str = "OPENAI_API_KEY";
 const VALUE: &str = "of-nobody";
 
-/// What programs of the pages read their key from. In its place the test writes the key of the
-/// shipped `conf/`.
-const OWN_KEY: &str = "open(\"portcullis.key\").read().strip()";
+/// The key of the shipped `conf/`.
+const KEY: &str = "sk-demo-portcullis-published";
+
+/// The file that the pages read their key from, as `portcullis init` writes it.
+const KEY_FILE: &str = "portcullis.key";
+
+/// How programs of the pages read it. Where they do not run in the folder of the file, the test
+/// writes the key in place of these.
+const KEY_IS_READ: [&str; 2] = [
+    "open(\"portcullis.key\").read().strip()",
+    "readFileSync(\"portcullis.key\", \"utf8\").trim()",
+];
 
 /// Pages that run at once: their programs share the machine with all other tests.
 const AT_ONCE: usize = 3;
@@ -104,11 +113,7 @@ async fn works(page: &Page) {
     if !blocks.iter().any(runs) {
         return;
     }
-    let catalog =
-        std::fs::read_to_string(root().join("conf/catalog.yaml")).expect("conf/catalog.yaml");
-    // Without what an account of the page's would need: none may be put into the folder of what
-    // runs.
-    let gateway = Gateway::start(catalog).await;
+    let gateway = shipped_gateway().await;
     let is_of_clients = page.path.starts_with("docs/src/clients");
     for block in &blocks {
         let text = text_for(&gateway, block);
@@ -140,16 +145,34 @@ async fn works(page: &Page) {
     }
 }
 
+/// Starts a gateway on the shipped `conf/`, with the file of its key beside the configuration.
+async fn shipped_gateway() -> Gateway {
+    let catalog =
+        std::fs::read_to_string(root().join("conf/catalog.yaml")).expect("conf/catalog.yaml");
+    // Without what an account of the page's would need: none may be put into the folder of what
+    // runs.
+    let gateway = Gateway::start(catalog).await;
+    std::fs::write(folder_of(&gateway).join(KEY_FILE), KEY).expect("a file");
+    gateway
+}
+
+/// Returns the folder that the commands of the pages run in.
+fn folder_of(gateway: &Gateway) -> &Path {
+    gateway.conf.parent().expect("a folder")
+}
+
 /// Returns the text of a block with this gateway's addresses, and with the key of the shipped
 /// `conf/`.
 fn text_for(gateway: &Gateway, block: &CodeBlock) -> String {
-    block
+    let text = block
         .text
         .replace("127.0.0.1:8080", &gateway.address.to_string())
         .replace("localhost:8080", &gateway.address.to_string())
         .replace("127.0.0.1:9090", &gateway.admin.to_string())
-        .replace("localhost:9090", &gateway.admin.to_string())
-        .replace(OWN_KEY, "\"sk-demo-portcullis-published\"")
+        .replace("localhost:9090", &gateway.admin.to_string());
+    KEY_IS_READ
+        .iter()
+        .fold(text, |text, how| text.replace(how, &format!("\"{KEY}\"")))
 }
 
 /// Returns whether the demo's answer is in what was printed.
@@ -163,10 +186,7 @@ fn is_the_demos(said: &str) -> bool {
 #[test]
 fn the_pages_first_stream_says_the_first_answer() {
     run_within(Duration::from_secs(60), async {
-        let gateway = Gateway::start(
-            std::fs::read_to_string(root().join("conf/catalog.yaml")).expect("conf/catalog.yaml"),
-        )
-        .await;
+        let gateway = shipped_gateway().await;
         let blocks = blocks();
         let asks = |block: &&CodeBlock| {
             block.kind == "sh"
@@ -193,6 +213,7 @@ fn the_pages_first_stream_says_the_first_answer() {
             let command = last.replace("127.0.0.1:8080", &gateway.address.to_string());
             let output = Command::new("sh")
                 .args(["-eu", "-c", &command])
+                .current_dir(folder_of(&gateway))
                 .env("NO_PROXY", "*")
                 .output()
                 .expect("curl");
@@ -413,14 +434,13 @@ fn shell(gateway: &Gateway, block: &CodeBlock, text: &str) {
             rest.push('\n');
         }
     }
-    let here = gateway.conf.parent().unwrap();
     let bin = Path::new(BINARY).parent().unwrap().to_str().unwrap();
     let path = format!("{bin}:{}", std::env::var("PATH").unwrap_or_default());
     program(
         block,
         Command::new("sh")
             .args(["-eu", "-c", &rest])
-            .current_dir(here)
+            .current_dir(folder_of(gateway))
             .env("PATH", path),
     );
 }

@@ -4,7 +4,7 @@
 use std::process::Command;
 
 use super::pages::{CodeBlock, Page};
-use super::{is_the_demos, program};
+use super::{KEY, KEY_FILE, is_the_demos, program};
 use crate::clients::{RemovedFolder, WITH_ALL_THAT_IT_STARTS, has_namespaces};
 use crate::sdk::installed;
 use crate::support::Gateway;
@@ -19,6 +19,8 @@ pub async fn run(gateway: &Gateway, page: &Page, block: &CodeBlock) {
     let home = std::env::temp_dir().join(format!("portcullis-page-{}", gateway.address.port()));
     std::fs::create_dir_all(&home).expect("a folder");
     let _removed = RemovedFolder(home.clone());
+    let key_file = home.join(KEY_FILE);
+    std::fs::write(&key_file, KEY).expect("a file");
     for block in page
         .blocks()
         .iter()
@@ -62,10 +64,15 @@ pub async fn run(gateway: &Gateway, page: &Page, block: &CodeBlock) {
         "js" => command.args(["node", "--input-type=module", "-e"]),
         _ => command.args(["sh", "-eu", "-c"]),
     };
-    // Node looks for packages in the folder that it runs in.
-    command
-        .arg(&block.text)
-        .current_dir(if block.kind == "js" { &node } else { &home });
+    // Node looks for packages in the folder that it runs in, so the file of the key is elsewhere.
+    if block.kind == "js" {
+        let key_file = key_file.to_str().expect("a path");
+        command
+            .arg(block.text.replace(KEY_FILE, key_file))
+            .current_dir(&node);
+    } else {
+        command.arg(&block.text).current_dir(&home);
+    }
     command
         .env_clear()
         .env("PATH", path)
