@@ -3,7 +3,9 @@
 "use strict";
 
 const { spawn } = require("node:child_process");
+const { closeSync, openSync } = require("node:fs");
 const { constants } = require("node:os");
+const { isatty } = require("node:tty");
 
 const system = `${process.platform}-${process.arch}`;
 
@@ -57,6 +59,37 @@ for (const [name, number] of Object.entries(constants.signals)) {
   }
 }
 
+// Returns why the terminal of this process cannot be opened, or undefined if it can.
+function terminalError() {
+  try {
+    closeSync(openSync("/dev/tty", "r"));
+    return undefined;
+  } catch (error) {
+    return error.code;
+  }
+}
+
+// The terminal is gone, or has hung up. Other errors do not show it.
+function isTerminalGone() {
+  return ["ENXIO", "EIO"].includes(terminalError());
+}
+
+// Whoever closes the terminal means to end the program, which is in another session and cannot see it: for it, SIGHUP only means to read
+// the files again. What `nohup` has started goes on. Node no longer ignores SIGHUP then, but none of these three is a terminal.
+const terminals = [0, 1, 2].filter((file) => isatty(file));
+let terminalEndsIt = terminalError() === undefined && terminals.length > 0;
+let hasTerminalEndedIt = false;
+if (terminalEndsIt) {
+  const checks = setInterval(() => {
+    if (isTerminalGone()) {
+      clearInterval(checks);
+      // If no signal comes with it, as after `disown`, the program was meant to go on, and a later SIGHUP is for it.
+      setTimeout(() => (terminalEndsIt = false), 1000).unref();
+    }
+  }, 2000);
+  checks.unref();
+}
+
 let child;
 for (const name of signals.values()) {
   try {
@@ -73,6 +106,15 @@ function pass(name) {
     process.kill(process.pid, "SIGSTOP");
     return;
   }
+  if (name === "SIGHUP" && hasTerminalEndedIt) {
+    // The shell sends it, and the system, too. A second SIGTERM would cut the requests that still run.
+    return;
+  }
+  if (name === "SIGHUP" && terminalEndsIt && isTerminalGone()) {
+    hasTerminalEndedIt = true;
+    child.kill("SIGTERM");
+    return;
+  }
   child.kill(name);
 }
 
@@ -84,6 +126,13 @@ const again = process.env.npm_command === "exec" ? { PORTCULLIS_COMMAND: "npx po
 child = spawn(program(), process.argv.slice(2), { argv0: "portcullis", stdio: "inherit", detached: true, env: { ...process.env, ...again } });
 child.on("error", (error) => end(`${error.path || "portcullis"} cannot be run: ${error.message}`));
 child.on("exit", (code, signal) => {
+  if (isTerminalGone()) {
+    // Node gives the terminal its settings back at its end, and aborts if it cannot. It leaves other files alone.
+    for (const file of terminals) {
+      closeSync(file);
+      openSync("/dev/null", "r+");
+    }
+  }
   if (signal === null) {
     process.exit(code);
   }

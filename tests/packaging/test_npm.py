@@ -43,9 +43,11 @@ if how == "ask":
     with open(book, "a") as file:
         file.write(f"{{line}} {{os.isatty(0)}} {{os.isatty(1)}}\\n")
     how = "0"
-while how == "wait":
+while how == "wait" or how.startswith("until ") and how.split()[1] + "\\n" not in open(book).read():
     # A signal that comes just before `pause` would wait for the next one.
     time.sleep(0.1)
+if how.startswith("until "):
+    how = how.split()[2]
 sys.exit(int(how))
 """
 # Those that are the launcher's own affair.
@@ -248,6 +250,50 @@ class NpmTest(unittest.TestCase):
             os.kill(program, signal.SIGKILL)
             self.assertEqual(os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]), -signal.SIGKILL)
             os.close(terminal)
+
+    def test_a_closed_terminal_ends_the_program(self):
+        with tempfile.NamedTemporaryFile("r") as book:
+            process, terminal = self.in_terminal("wait", book.name)
+            lines = lambda: Path(book.name).read_text().split()
+            self.until(lambda: "started" in lines(), "it does not start")
+            program = int(lines()[1])
+            # While the terminal is there, SIGHUP is for the program.
+            os.kill(process, signal.SIGHUP)
+            self.until(lambda: "SIGHUP" in lines(), "SIGHUP is not passed on")
+            os.close(terminal)
+            self.until(lambda: "SIGTERM" in lines(), f"the program goes on: {lines()}")
+            # The shell sends the signal again.
+            os.kill(process, signal.SIGHUP)
+            os.kill(process, signal.SIGUSR2)
+            self.until(lambda: "SIGUSR2" in lines(), "it does not go on")
+            self.assertEqual(lines()[2:], ["SIGHUP", "SIGTERM", "SIGUSR2"])
+            os.kill(program, signal.SIGKILL)
+            self.assertEqual(os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]), -signal.SIGKILL)
+
+    def test_it_ends_as_the_program_does_without_its_terminal(self):
+        for code in (0, 7):
+            with tempfile.NamedTemporaryFile("r") as book:
+                process, terminal = self.in_terminal(f"until SIGTERM {code}", book.name)
+                self.until(lambda: "started" in Path(book.name).read_text(), "it does not start")
+                os.close(terminal)
+                self.assertEqual(os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]), code)
+
+    def test_nohup_outlives_the_terminal(self):
+        with tempfile.NamedTemporaryFile("r") as book, tempfile.TemporaryDirectory() as here:
+            process, terminal = pty.fork()
+            if process == 0:
+                os.chdir(here)
+                os.execvp("nohup", ["nohup", self.recorded / "node_modules/.bin/portcullis", "wait", book.name])
+            lines = lambda: Path(book.name).read_text().split()
+            self.until(lambda: "started" in lines(), "it does not start")
+            program = int(lines()[1])
+            os.close(terminal)
+            self.until(lambda: "SIGHUP" in lines(), "SIGHUP is not passed on")
+            os.kill(process, signal.SIGUSR2)
+            self.until(lambda: "SIGUSR2" in lines(), "it does not go on")
+            self.assertEqual(lines()[2:], ["SIGHUP", "SIGUSR2"])
+            os.kill(program, signal.SIGKILL)
+            os.waitpid(process, 0)
 
     def test_other_systems_get_one_sentence(self):
         launcher = self.recorded / "node_modules/portcullis-gateway/bin/portcullis.js"
