@@ -8,6 +8,8 @@ const { constants } = require("node:os");
 const { isatty } = require("node:tty");
 
 const system = `${process.platform}-${process.arch}`;
+// The systems that have a package with the program.
+const SYSTEMS = ["linux-x64", "linux-arm64"];
 
 function end(why) {
   process.stderr.write(why + "\n");
@@ -35,11 +37,17 @@ function program() {
   } catch {
     found = undefined;
   }
+  if (libc !== undefined && found === undefined && SYSTEMS.includes(system)) {
+    end(
+      `portcullis-gateway has its program in another package, @portcullis-gateway/${system}, which is not installed here: ` +
+        `install portcullis-gateway-${system}-VERSION.tgz together with this one, without --omit=optional.`,
+    );
+  }
   if (libc === undefined || found === undefined) {
     const without = process.platform === "linux" && libc === undefined ? `${system}, without glibc` : system;
     end(
       "portcullis-gateway carries a program for Linux with glibc 2.28 or newer on x64 and arm64, and none for this system " +
-        `(${without}), or npm left out optional packages: run its container image instead, or build it from its source.`,
+        `(${without}): run its container image instead, or build it from its source.`,
     );
   }
   const { glibc: wanted } = require(found);

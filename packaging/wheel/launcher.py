@@ -23,8 +23,21 @@ def command_again():
     return shlex.quote(here)
 
 
+def is_supported():
+    """Returns whether this system can have a wheel with the program."""
+    libc, version = platform.libc_ver()
+    if platform.system() != "Linux" or platform.machine() not in ("x86_64", "aarch64") or libc != "glibc":
+        return False
+    return tuple(int(part) for part in version.split(".")[:2]) >= (2, 28)
+
+
 def main():
     """Replaces Python by the program: it gets this process's number, and so every signal, and its exit code is the program's."""
+    if not os.path.isfile(PROGRAM) and is_supported():
+        sys.exit(
+            "This is the wheel without the program: install the one whose name ends with "
+            f"manylinux_2_28_{platform.machine()}.whl, by `pip install --force-reinstall`."
+        )
     if not os.path.isfile(PROGRAM):
         system = f"{platform.system()} on {platform.machine()}"
         sys.exit(

@@ -312,6 +312,12 @@ class NpmTest(unittest.TestCase):
             self.assertEqual((done.returncode, done.stdout), (1, ""), code)
             self.assertRegex(done.stderr, words)
 
+    def test_a_program_that_is_left_out_is_named(self):
+        folder = self.installed("without", "portcullis-gateway", "--omit=optional")
+        done = subprocess.run([folder / "node_modules/.bin/portcullis", "version"], capture_output=True, text=True)
+        self.assertEqual((done.returncode, done.stdout), (1, ""))
+        self.assertRegex(done.stderr, r"^portcullis-gateway has its program in another package, @portcullis-gateway/linux-\w+, .*\.\n$")
+
     def test_a_system_gets_only_its_own_package(self):
         for number, words in enumerate((["--libc=musl"], ["--os=darwin"], ["--cpu=arm64"])):
             folder = self.installed(f"other-{number}", "portcullis-gateway", *words)

@@ -110,6 +110,14 @@ class WheelTest(unittest.TestCase):
             self.assertEqual((done.returncode, done.stdout), (1, ""), system)
             self.assertRegex(done.stderr, r"^portcullis-gateway carries .* none for this system \(Elsewhere on \w+\).* container image.*\.\n$")
 
+    def test_the_right_system_reads_which_wheel_to_install(self):
+        target = self.folder / "without"
+        run(self.pip, "install", "--no-index", "--target", target, self.other, env=ENVIRONMENT)
+        start = "import portcullis_gateway; portcullis_gateway.main()"
+        done = subprocess.run([sys.executable, "-c", start], capture_output=True, text=True, env=ENVIRONMENT | {"PYTHONPATH": str(target)})
+        self.assertEqual((done.returncode, done.stdout), (1, ""))
+        self.assertEqual(done.stderr, f"This is the wheel without the program: install the one whose name ends with manylinux_2_28_{platform.machine()}.whl, by `pip install --force-reinstall`.\n")
+
 
 if __name__ == "__main__":
     unittest.main()
