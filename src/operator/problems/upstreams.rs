@@ -338,7 +338,8 @@ fn find_account_problems(account: &AccountFacts, found: &mut Vec<Finding>) {
         );
         let remedy = format!(
             "Put a working credential where `key` of the account in the catalog says, or pay the provider's bill. A changed file is \
-             used at once, a changed environment variable after a restart. Then `POST /accounts/{id}/reset`; without it the account is tried again every minute."
+             used at once, a changed environment variable after a restart. If neither changes, as after a paid bill, the account is tried \
+             once a minute; `POST /accounts/{id}/reset` tries it at once."
         );
         found.push(Finding::new(
             Rule::CredentialRefused,
