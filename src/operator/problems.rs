@@ -47,6 +47,17 @@ pub fn find_problems(facts: &Facts, memory: &mut FailureMemory) -> Vec<Finding> 
     found
 }
 
+/// The advice about a variable that the gateway does not have. `portcullis check` has another
+/// environment, so it may find no error.
+const LACKS_VARIABLE: &str = "A variable is not set in the running gateway, which has the environment of its start: restart it with the \
+                              variable, or write `{ file: … }` instead of `{ env: … }`. `portcullis check` reads the environment of your \
+                              shell. Until then, no change of that file is live.";
+
+/// Returns whether the reason for a refusal is a variable that the gateway does not have.
+fn is_of_variable(reason: &str) -> bool {
+    reason.contains("the environment variable ") && reason.contains(" is not set")
+}
+
 /// Finds changes of the catalog that are not live.
 fn find_catalog_problems(facts: &Facts, found: &mut Vec<Finding>) {
     let subject = || ("catalog", "catalog");
@@ -67,8 +78,12 @@ fn find_catalog_problems(facts: &Facts, found: &mut Vec<Finding>) {
         let summary = format!(
             "The catalog's files were edited wrongly, and the content from before stays live: {first}{more}"
         );
-        let remedy = "Mend the files or undo the edit: `portcullis check` names each error. \
-                      The gateway takes them as soon as they are right.";
+        let remedy = if reasons.iter().any(|reason| is_of_variable(reason)) {
+            LACKS_VARIABLE
+        } else {
+            "Mend the files or undo the edit: `portcullis check` names each error. \
+             The gateway takes them as soon as they are right."
+        };
         found.push(
             Finding::new(
                 Rule::ReloadRefused,

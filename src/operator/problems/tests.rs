@@ -118,6 +118,25 @@ fn a_refused_reload() {
     );
     let noticed = FindingTimes::default().notice(find(&facts), NOW);
     assert_eq!(noticed[0].since, NOW - 7, "since the refusal");
+    let remedy = |facts: &Facts| found(Rule::ReloadRefused, facts)[0].remedy.clone();
+    assert!(remedy(&facts).contains("as soon as they are right"));
+}
+
+#[test]
+fn a_missing_variable_needs_a_restart() {
+    let mut facts = healthy();
+    for reason in [
+        "catalog.yaml:3 accounts.a.key.env: the environment variable A_KEY is not set",
+        "catalog.yaml:3 accounts.a.key.env: the environment variable named here is not set; did you mean B?",
+    ] {
+        facts.catalog.refused = Some((NOW, vec!["x".to_owned(), reason.to_owned()]));
+        let remedy = &found(Rule::ReloadRefused, &facts)[0].remedy;
+        assert!(
+            remedy.contains("environment of its start: restart it") && remedy.contains("{ file: … }"),
+            "{remedy}"
+        );
+        assert!(!remedy.contains("as soon as"), "{remedy}");
+    }
 }
 
 #[test]
