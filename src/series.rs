@@ -239,6 +239,8 @@ struct Counted {
     has_answered: bool,
     /// They are boxed, since there are usually none.
     faults: Option<Box<FaultCounts>>,
+    /// The last answer without a known cost, in milliseconds since the first step.
+    last_unpriced_ms: Option<u64>,
 }
 
 impl Series {
@@ -252,6 +254,9 @@ impl Series {
             }
         }
         counted.has_answered |= more.has_answers();
+        if more.unpriced > 0 {
+            counted.last_unpriced_ms = counted.last_unpriced_ms.max(Some(step.at_ms));
+        }
         if more.failed() > 0 || counted.faults.is_some() {
             counted.faults.get_or_insert_default().add(more, step.at_ms);
         }
@@ -302,6 +307,21 @@ impl Series {
             .take_while(|bucket| bucket.step.saturating_add(step_count) > step);
         recent.for_each(|bucket| sums.add(&bucket.sums));
         sums
+    }
+
+    /// Counts the answers of the last time without a known cost, if the last one came after
+    /// `start`. The step of `start` counts whole: so the number falls only as answers grow old.
+    pub fn recent_unpriced(&self, start: Instant, time: Duration, now: Instant) -> u32 {
+        let (start, step) = (Step::at_instant(start), Step::at_instant(now).number);
+        let step_count = time.as_secs().div_ceil(STEP.as_secs()).max(1);
+        let counted = self.0.lock();
+        if counted.last_unpriced_ms.is_none_or(|ms| ms < start.at_ms) {
+            return 0;
+        }
+        let recent = counted.buckets.iter().rev().take_while(|bucket| {
+            bucket.step >= start.number && bucket.step.saturating_add(step_count) > step
+        });
+        recent.fold(0, |sum, bucket| sum.saturating_add(bucket.sums.unpriced))
     }
 
     /// Returns how much of the last time [`Series::recent_sums`] sums: the step that fills is not

@@ -234,3 +234,27 @@ fn a_series_knows_what_followed_the_last_failure() {
     series.sweep(start + Duration::from_secs(1_000));
     assert_eq!(series.faults().by_upstream, none);
 }
+
+#[test]
+fn answers_without_a_price_stay_for_five_minutes() {
+    let first = Instant::now() + Duration::from_secs(1_000);
+    let in_step = u64::try_from(Step::age(first).as_millis()).expect("a few seconds");
+    // The catalog is live 1 s after a step began, and the answer comes in the same step.
+    let loaded = first + Duration::from_millis(6_000 - in_step);
+    let after = |seconds| loaded + Duration::from_secs(seconds);
+    let series = Series::default();
+    let unpriced = Sums {
+        requests: 1,
+        unpriced: 1,
+        ..Sums::default()
+    };
+    series.add(&unpriced, None, Step::at_instant(after(2)));
+    let minutes = Duration::from_secs(300);
+    for second in 2..299 {
+        let counted = series.recent_unpriced(loaded, minutes, after(second));
+        assert_eq!(counted, 1, "after {second} s");
+    }
+    assert_eq!(series.recent_unpriced(loaded, minutes, after(300)), 0);
+    // A catalog that came after the answer may have the price.
+    assert_eq!(series.recent_unpriced(after(3), minutes, after(4)), 0);
+}

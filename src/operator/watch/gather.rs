@@ -148,13 +148,11 @@ fn recent_facts(series: &Series, snapshot: &Snapshot, clocks: ClockReadings) -> 
         .clock
         .duration_since(snapshot.loaded)
         .unwrap_or_default();
-    let unpriced = if sums.unpriced == 0 {
-        0
-    } else {
-        series
-            .recent_sums(RECENT_TIME.min(live), clocks.now)
-            .unpriced
-    };
+    // A clock that was set forward makes the catalog older than the process.
+    let loaded = clocks.now.checked_sub(live);
+    let unpriced = loaded.map_or(sums.unpriced, |loaded| {
+        series.recent_unpriced(loaded, RECENT_TIME, clocks.now)
+    });
     RecentFacts {
         requests: sums.requests.into(),
         by_caller: sums.by_caller.into(),
