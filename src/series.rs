@@ -66,8 +66,8 @@ pub struct Sums {
     pub by_ours: u32,
     /// Those that their callers gave up, since they waited for much longer than usual.
     pub given_up: u32,
-    /// The milliseconds for which the callers had waited when they gave a target up.
-    pub given_up_ms: u64,
+    /// For how long the callers had waited when they gave a target up.
+    pub given_up_waits: Option<WaitRange>,
     /// Those whose callers left for any other reason.
     pub left: u32,
     /// Those that were refused since the queue was full.
@@ -115,13 +115,43 @@ impl Sums {
         self.by_upstream = self.by_upstream.saturating_add(more.by_upstream);
         self.by_ours = self.by_ours.saturating_add(more.by_ours);
         self.given_up = self.given_up.saturating_add(more.given_up);
-        self.given_up_ms = self.given_up_ms.saturating_add(more.given_up_ms);
+        self.given_up_waits = match (self.given_up_waits, more.given_up_waits) {
+            (Some(one), Some(other)) => Some(one.join(other)),
+            (one, other) => one.or(other),
+        };
         self.left = self.left.saturating_add(more.left);
         self.shed = self.shed.saturating_add(more.shed);
         self.unpriced = self.unpriced.saturating_add(more.unpriced);
         self.output_tokens = self.output_tokens.saturating_add(more.output_tokens);
         self.nano_usd = self.nano_usd.saturating_add(more.nano_usd);
         self.writing_ms = self.writing_ms.saturating_add(more.writing_ms);
+    }
+}
+
+/// The shortest and the longest of some waits, in milliseconds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct WaitRange {
+    /// The shortest wait.
+    pub shortest_ms: u32,
+    /// The longest wait.
+    pub longest_ms: u32,
+}
+
+impl WaitRange {
+    /// Returns the range of one wait.
+    pub fn from_one(wait_ms: u32) -> WaitRange {
+        WaitRange {
+            shortest_ms: wait_ms,
+            longest_ms: wait_ms,
+        }
+    }
+
+    /// Returns the range of the waits of both.
+    fn join(self, other: WaitRange) -> WaitRange {
+        WaitRange {
+            shortest_ms: self.shortest_ms.min(other.shortest_ms),
+            longest_ms: self.longest_ms.max(other.longest_ms),
+        }
     }
 }
 

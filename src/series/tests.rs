@@ -258,3 +258,20 @@ fn answers_without_a_price_stay_for_five_minutes() {
     // A catalog that came after the answer may have the price.
     assert_eq!(series.recent_unpriced(after(3), minutes, after(4)), 0);
 }
+
+#[test]
+fn sums_keep_the_shortest_and_the_longest_wait() {
+    let mut sums = Sums::default();
+    for wait_ms in [7, 5, 60] {
+        sums.add(&Sums {
+            given_up_waits: Some(WaitRange::from_one(wait_ms)),
+            ..Sums::default()
+        });
+    }
+    sums.add(&Sums::default());
+    let range = WaitRange {
+        shortest_ms: 5,
+        longest_ms: 60,
+    };
+    assert_eq!(sums.given_up_waits, Some(range));
+}

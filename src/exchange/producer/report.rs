@@ -13,7 +13,7 @@ use crate::error::{FailureKind, Refusal, scrub_secret_words, seconds_of};
 use crate::exchange::advice;
 use crate::exchange::choose::NoCandidate;
 use crate::plan::Candidate;
-use crate::series::{Step, Sums};
+use crate::series::{Step, Sums, WaitRange};
 use crate::settled::{Tried, whole_millis};
 use dialects::Endpoint;
 use dialects::usage::{Source, Usage};
@@ -393,7 +393,9 @@ impl<'x> Producer<'x> {
             requests: 1,
             by_upstream: u32::from(attempt.has_failed),
             given_up: u32::from(attempt.given_up_ms > 0),
-            given_up_ms: attempt.given_up_ms.into(),
+            given_up_waits: Some(attempt.given_up_ms)
+                .filter(|wait_ms| *wait_ms > 0)
+                .map(WaitRange::from_one),
             output_tokens: tokens,
             writing_ms: whole_millis(writing),
             ..Sums::default()

@@ -3,7 +3,7 @@
 pub use crate::account::condition::{Reason, TargetState};
 use crate::drain::Phase;
 use crate::limits::{Kind, Level};
-use crate::series::FaultCounts;
+use crate::series::{FaultCounts, WaitRange};
 use crate::status::{LedgerReport, StoreReport, UnpricedReport};
 use std::sync::Arc;
 
@@ -93,7 +93,7 @@ pub struct SilentFacts {
 
 /// A target that callers have given up within the last minute: they waited for much longer than
 /// usual, and left.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub struct GivenUpFacts {
     /// The account's name for the model, and the kind of endpoint.
     pub name: Arc<str>,
@@ -101,8 +101,8 @@ pub struct GivenUpFacts {
     pub callers: u64,
     /// The number of all attempts that ended within the minute.
     pub attempts: u64,
-    /// The average time, in milliseconds, after which they left.
-    pub after_ms: u64,
+    /// The times after which they left.
+    pub waits: WaitRange,
     /// The time in milliseconds that the target usually takes, if it is known.
     pub usual_ms: Option<u64>,
 }

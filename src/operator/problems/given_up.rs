@@ -5,6 +5,7 @@ use super::facts::AccountFacts;
 use super::words::seconds_text;
 use super::{Finding, Rule};
 use crate::account::given_up::{MOVES, ONE_OF};
+use crate::series::WaitRange;
 use crate::status::Severity;
 
 /// Finds targets of an account that hang. The bounds are those by which a target is moved
@@ -21,7 +22,7 @@ pub(super) fn find_given_up(account: &AccountFacts, found: &mut Vec<Finding>) {
         let summary = format!(
             "Callers give up waiting for {id} ({} in 1 min, after {}{}).",
             target.callers,
-            seconds_text(target.after_ms),
+            waits_text(target.waits),
             usually.unwrap_or_default()
         );
         let remedy = format!(
@@ -35,5 +36,16 @@ pub(super) fn find_given_up(account: &AccountFacts, found: &mut Vec<Finding>) {
             Finding::new(Rule::GivenUp, Severity::Warning, subject, summary, remedy)
                 .with_requests(Some(target.callers)),
         );
+    }
+}
+
+/// Writes after how long callers left: `2 s`, or the shortest and the longest wait: `5 s to 60 s`.
+fn waits_text(waits: WaitRange) -> String {
+    let [shortest, longest] =
+        [waits.shortest_ms, waits.longest_ms].map(|wait_ms| seconds_text(wait_ms.into()));
+    if shortest == longest {
+        shortest
+    } else {
+        format!("{shortest} to {longest}")
     }
 }

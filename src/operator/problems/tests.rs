@@ -3,7 +3,7 @@ use super::verdict::{Verdict, Word, make_verdict};
 use super::*;
 use crate::drain::Phase;
 use crate::limits::{Kind, Level};
-use crate::series::{FaultCount, FaultCounts};
+use crate::series::{FaultCount, FaultCounts, WaitRange};
 use crate::status::{
     LedgerReport, LedgerState, StoreReport, StoreState, UnpricedReport, UnreadableReport,
 };
@@ -132,7 +132,8 @@ fn a_missing_variable_needs_a_restart() {
         facts.catalog.refused = Some((NOW, vec!["x".to_owned(), reason.to_owned()]));
         let remedy = &found(Rule::ReloadRefused, &facts)[0].remedy;
         assert!(
-            remedy.contains("environment of its start: restart it") && remedy.contains("{ file: … }"),
+            remedy.contains("environment of its start: restart it")
+                && remedy.contains("{ file: … }"),
             "{remedy}"
         );
         assert!(!remedy.contains("as soon as"), "{remedy}");
@@ -415,7 +416,7 @@ fn hangs(callers: u64, attempts: u64, usual_ms: Option<u64>) -> Facts {
         name: "llama".into(),
         callers,
         attempts,
-        after_ms: 2_040,
+        waits: WaitRange::from_one(2_040),
         usual_ms,
     };
     let account = AccountFacts {
@@ -439,6 +440,19 @@ fn hangs(callers: u64, attempts: u64, usual_ms: Option<u64>) -> Facts {
         recent,
         ..healthy()
     }
+}
+
+#[test]
+fn waits_of_different_length_are_a_range() {
+    let mut facts = hangs(9, 9, None);
+    facts.accounts[0].given_up[0].waits = WaitRange {
+        shortest_ms: 5_010,
+        longest_ms: 60_000,
+    };
+    assert_eq!(
+        says(Rule::GivenUp, &facts),
+        "Callers give up waiting for alpha (9 in 1 min, after 5 s to 60 s)."
+    );
 }
 
 #[test]

@@ -302,7 +302,7 @@ fn given_up(name: Arc<str>, health: &TargetHealth, clocks: ClockReadings) -> Opt
         name,
         callers,
         attempts: sums.requests.into(),
-        after_ms: sums.given_up_ms.checked_div(callers)?,
+        waits: sums.given_up_waits?,
         usual_ms: health.usual_time(clocks.now).map(whole_millis),
     })
 }

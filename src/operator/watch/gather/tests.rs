@@ -1,7 +1,7 @@
 use super::*;
 use crate::account::given_up::GIVEN_UP;
 use crate::account::target_health::Trouble;
-use crate::series::Sums;
+use crate::series::{Sums, WaitRange};
 
 /// A target that failed, or was given up, a minute ago.
 fn troubled(outcome: &'static str, failed: Sums, at: ClockReadings) -> TargetHealth {
@@ -41,7 +41,7 @@ fn a_target_is_quiet_until_asked_after_trouble() {
         },
         Sums {
             given_up: 1,
-            given_up_ms: 2_000,
+            given_up_waits: Some(WaitRange::from_one(2_000)),
             ..Sums::default()
         },
     );
