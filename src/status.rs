@@ -181,6 +181,9 @@ pub struct FailureReport {
     pub detail: Option<String>,
     /// The outcome, as the access line names it.
     pub outcome: String,
+    /// The HTTP status of the upstream's answer, if it had one.
+    #[serde(default)]
+    pub status: Option<u16>,
 }
 
 /// The rest of a target or of its account.
@@ -401,7 +404,7 @@ mod tests {
     fn a_page_is_read_and_written_alike_sorted() {
         let target = json!({
             "awaited": 1, "behind_for_ms": 4, "breaker": "half_open", "calls": 9, "endpoint": "chat", "failed": 2, "first_token_ms": 7, "given_up": 3, "headroom": 0.42,
-            "last_failure": { "ago_ms": 1, "detail": null, "outcome": "reset" }, "model": "x", "opens_in_ms": null,
+            "last_failure": { "ago_ms": 1, "detail": null, "outcome": "reset", "status": 502 }, "model": "x", "opens_in_ms": null,
             "probing": false, "reason": "rate", "rest": { "for_ms": 5, "why": "rate" }, "state": "resting", "whole_ms": null,
         });
         let page = json!({

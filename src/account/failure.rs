@@ -148,6 +148,16 @@ impl<'f> Facts<'f> {
             ..self
         }
     }
+
+    /// Writes how the attempt ended, for the log: `HTTP 500`, `rate_limited (HTTP 429)`, or
+    /// `unreachable` if there was no answer.
+    pub fn outcome_text(&self) -> Cow<'static, str> {
+        match (self.name, self.status) {
+            (name, None) => name.into(),
+            ("status", Some(status)) => format!("HTTP {status}").into(),
+            (name, Some(status)) => format!("{name} (HTTP {status})").into(),
+        }
+    }
 }
 
 /// The source of the caller's message.
@@ -860,6 +870,17 @@ mod tests {
             Failure::Nonsense(String::new()),
         ] {
             check(failure, Retry::Helps(None));
+        }
+    }
+
+    #[test]
+    fn the_log_names_a_status_where_one_came() {
+        for (failure, expected) in [
+            (status(500, ""), "HTTP 500"),
+            (status(429, ""), "rate_limited (HTTP 429)"),
+            (Failure::Unreachable(String::new()), "unreachable"),
+        ] {
+            assert_eq!(failure.facts().outcome_text(), expected);
         }
     }
 

@@ -88,6 +88,8 @@ struct Memory {
 pub struct Trouble {
     /// The word in the access line.
     pub outcome: &'static str,
+    /// The status of the upstream's answer, if it had one.
+    pub status: Option<u16>,
     /// The detail that only operators get, without secrets.
     pub detail: Option<String>,
     /// The time of the failure.

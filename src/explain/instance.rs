@@ -73,6 +73,7 @@ impl Instance {
                 }
                 if let Some(FailureReport {
                     outcome,
+                    status,
                     detail,
                     ago_ms,
                 }) = &target.last_failure
@@ -81,8 +82,11 @@ impl Instance {
                         .as_ref()
                         .map(|detail| format!(": {detail}"))
                         .unwrap_or_default();
+                    let status = status
+                        .map(|status| format!(", HTTP {status}"))
+                        .unwrap_or_default();
                     does.push(format!(
-                        "failed {} ago ({outcome}{detail})",
+                        "failed {} ago ({outcome}{status}{detail})",
                         remaining_text(Duration::from_millis(*ago_ms))
                     ));
                 }

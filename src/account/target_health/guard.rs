@@ -152,6 +152,7 @@ impl AttemptGuard {
         if consequence.stands_behind || (consequence.is_given_up && was_given_up) {
             memory.record_trouble(Trouble {
                 outcome: GIVEN_UP,
+                status: None,
                 detail: None,
                 failed_at: now,
             });

@@ -103,6 +103,7 @@ fn how_it_failed_last_is_known_until_it_answers() {
     let (health, now) = (Arc::new(TargetHealth::default()), Instant::now());
     let trouble = |detail: &str| Trouble {
         outcome: "tls",
+        status: None,
         detail: Some(detail.to_owned()),
         failed_at: now,
     };
@@ -116,6 +117,7 @@ fn how_it_failed_last_is_known_until_it_answers() {
     for outcome in OUT_OF_REACH {
         health.record_trouble(Trouble {
             outcome,
+            status: None,
             detail: None,
             failed_at: now,
         });
@@ -433,6 +435,7 @@ fn a_recovered_targets_outage_stays_known() {
     }
     let trouble = Trouble {
         outcome: "reset",
+        status: None,
         detail: None,
         failed_at: at(5),
     };
@@ -500,6 +503,7 @@ fn the_last_failure_is_the_last_impatient_caller() {
     // Another failure stays what it is.
     health.record_trouble(Trouble {
         outcome: "status",
+        status: None,
         detail: None,
         failed_at: later + wait,
     });

@@ -241,6 +241,7 @@ impl<'x> Producer<'x> {
         if !matches!(facts.class, Class::Caller | Class::Ours) {
             let trouble = Trouble {
                 outcome: facts.name,
+                status: facts.status,
                 detail: detail.clone(),
                 failed_at: now,
             };
@@ -288,15 +289,12 @@ impl<'x> Producer<'x> {
             &candidate.account().id,
             candidate.health.name(&candidate.upstream_model),
         );
-        let after = failure.map_or("an answer", |failure| failure.name);
-        let status = failure
-            .and_then(|failure| failure.status)
-            .map_or_else(|| "-".to_owned(), |s| s.to_string());
+        let after = failure.map_or("an answer".into(), Facts::outcome_text);
         let why = why.map(|why| format!(": {why}")).unwrap_or_default();
         if let Some(rest) = news.rest {
             let seconds = rest.until.saturating_duration_since(Clock::now()).as_secs() + 1;
             log::warn!(
-                "account {account} rests: it gets no request for {seconds} s ({}) after {after} (HTTP {status}) for {model}{why}",
+                "account {account} rests: it gets no request for {seconds} s ({}) after {after} for {model}{why}",
                 rest.why.name()
             );
         }
@@ -305,7 +303,7 @@ impl<'x> Producer<'x> {
                 let wait = until.saturating_duration_since(Clock::now());
                 let seconds = wait.as_secs() + 1;
                 log::warn!(
-                    "account {account} gets no request for {model} for {seconds} s: its breaker opened after {after} (HTTP {status}){why}"
+                    "account {account} gets no request for {model} for {seconds} s: its breaker opened after {after}{why}"
                 );
                 Some(wait)
             }

@@ -166,6 +166,7 @@ fn target_report(
             ago_ms: whole_millis(now.saturating_duration_since(trouble.failed_at)),
             detail: trouble.detail,
             outcome: trouble.outcome.to_owned(),
+            status: trouble.status,
         }),
         model: model.to_owned(),
         opens_in_ms,

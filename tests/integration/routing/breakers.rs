@@ -40,6 +40,12 @@ fn five_failures_in_a_row_open_it_visibly() {
                 .is_some_and(|ms| ms > 0 && ms <= 6000),
             "{shown}"
         );
+        let failure = &shown["last_failure"];
+        assert_eq!(
+            (&failure["outcome"], &failure["status"]),
+            (&json!("status"), &json!(500)),
+            "{shown}"
+        );
         let fine = target(&gateway, "b", "m");
         assert_eq!(
             (&fine["breaker"], &fine["calls"], &fine["opens_in_ms"]),
@@ -70,7 +76,9 @@ fn five_failures_in_a_row_open_it_visibly() {
         // Nobody asks it.
         assert_eq!(gateway.post(&chat("m")).await.status, 200);
         assert_eq!(a.count(), 5);
-        gateway.logged(" s: its breaker opened after status").await;
+        gateway
+            .logged(" s: its breaker opened after HTTP 500")
+            .await;
         assert_eq!(trail(&gateway.access_lines(6).await[5]), "b:ok");
         assert_eq!(gateway.post(&chat("other")).await.status, 502);
         assert_eq!(a.count(), 6);

@@ -8,6 +8,7 @@ fn troubled(outcome: &'static str, failed: Sums, at: ClockReadings) -> TargetHea
     let health = TargetHealth::default();
     health.record_trouble(Trouble {
         outcome,
+        status: None,
         detail: None,
         failed_at: at.now.checked_sub(MINUTE).expect("a minute ago"),
     });
