@@ -1,8 +1,9 @@
 //! A [`Status`] is what a running gateway reports about itself at `/status`. The admin listener
 //! writes it; `explain --status`, `doctor --status` and `key …` read it.
 //!
-//! **Invariant:** fields are in the order of their names, as on the page. A field that a reader can
-//! do without has a default, since the gateway that wrote the page may have another version.
+//! **Invariant:** fields are in the order of their names, as on the page, but the verdict is the
+//! first. A field that a reader can do without has a default, since the gateway that wrote the page
+//! may have another version.
 
 mod problem;
 
@@ -15,6 +16,9 @@ use serde::{Deserialize, Serialize};
 /// The whole page `/status`.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Status {
+    /// The sentence that an operator reads first.
+    #[serde(default)]
+    pub verdict: VerdictReport,
     /// The accounts of the catalog.
     pub accounts: Vec<AccountReport>,
     /// The catalog that is served.
@@ -56,6 +60,20 @@ pub struct Status {
     /// The program's version.
     #[serde(default)]
     pub version: String,
+}
+
+/// A word for the whole gateway, and a sentence.
+#[derive(Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct VerdictReport {
+    /// The word: `ok`, `empty`, `degraded`, `failing` or `draining`.
+    pub word: String,
+    /// The sentence.
+    #[serde(rename = "says")]
+    pub sentence: String,
+    /// The next steps, in this order, if nothing is served yet.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub next: Vec<String>,
 }
 
 /// The file descriptors of the process.
@@ -407,7 +425,8 @@ mod tests {
             "last_failure": { "ago_ms": 1, "detail": null, "outcome": "reset", "status": 502 }, "model": "x", "opens_in_ms": null,
             "probing": false, "reason": "rate", "rest": { "for_ms": 5, "why": "rate" }, "state": "resting", "whole_ms": null,
         });
-        let page = json!({
+        let mut page = json!({
+            "verdict": { "word": "ok", "says": "fine" },
             "accounts": [{
                 "concurrency": null, "dialect": "openai", "headroom": 0.42, "id": "a", "idle_connections": 3,
                 "in_flight": 1, "list": { "age_seconds": 1, "failure": "f", "failure_time": "2026", "left_out": 2, "names": 3 },
@@ -437,7 +456,14 @@ mod tests {
             },
         });
         let read: Status = serde_json::from_value(page.clone()).expect("a status");
-        assert_eq!(to_string_pretty(&read).expect("JSON"), format!("{page:#}"));
+        let written = to_string_pretty(&read).expect("JSON");
+        let (verdict, rest) = written.split_once("},").expect("a verdict");
+        assert_eq!(
+            verdict, "{\n  \"verdict\": {\n    \"word\": \"ok\",\n    \"says\": \"fine\"\n  ",
+            "before all others"
+        );
+        page.as_object_mut().expect("an object").remove("verdict");
+        assert_eq!(format!("{{{rest}"), format!("{page:#}"));
     }
 
     #[test]
@@ -445,6 +471,7 @@ mod tests {
         let page = json!({ "accounts": [], "models": [], "phase": "serving", "store": null });
         let read: Status = serde_json::from_value(page).expect("a status");
         assert!(read.problems.is_empty() && read.more_problems == 0);
+        assert_eq!(read.verdict.word, "");
         for (old, new) in [
             ("disabled", AccountState::Off),
             ("cooling_credential", AccountState::Out),

@@ -150,6 +150,8 @@ fn a_hang_is_degraded_and_the_second_answers_soon() {
                 && what.ends_with(" s)."),
             "{what}"
         );
+        let status = gateway.status();
+        assert_eq!(status["verdict"], live(&gateway)["verdict"]);
         assert_eq!(verdict(&gateway), ("degraded".to_owned(), what));
         // A leave counts for its target, and a moment later for the model. The patient one may have
         // ended by then.

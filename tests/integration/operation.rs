@@ -1009,6 +1009,7 @@ fn status_tells_how_things_are() {
         assert_eq!(
             keys(&status),
             set(&[
+                "verdict",
                 "version",
                 "phase",
                 "ready",

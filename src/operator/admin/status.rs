@@ -13,11 +13,12 @@ use crate::account::target_health::TargetHealth;
 use crate::base::calendar::{format_system_time, format_time, past_time};
 use crate::live::ready_account::ReadyAccount;
 use crate::live::{self, Live, Route, Snapshot};
+use crate::operator::problems::verdict::Verdict;
 use crate::settled::whole_millis;
 use crate::status::{
     AccountReport, BreakerReport, CatalogReport, ChangeReport, DescriptorsReport, EndlessReport,
     FailureReport, FileReport, FolderReport, KeyReport, ListReport, ModelReport, RefusalReport,
-    RestReport, Status, TargetReport,
+    RestReport, Status, TargetReport, VerdictReport,
 };
 
 /// The most keys that the page lists, because people read it.
@@ -42,7 +43,17 @@ pub(super) fn present_status(pages: &Pages) -> Status {
         },
     );
     let observation = pages.watch.observe();
+    let Verdict {
+        word,
+        sentence,
+        next,
+    } = &observation.verdict;
     Status {
+        verdict: VerdictReport {
+            word: word.name().to_owned(),
+            sentence: sentence.clone(),
+            next: next.iter().map(|step| (*step).to_owned()).collect(),
+        },
         accounts: account_reports(&snapshot, now, clock),
         catalog: catalog_report(pages, &snapshot, now, clock),
         descriptors: descriptors_report(pages),

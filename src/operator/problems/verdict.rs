@@ -8,6 +8,7 @@ use super::{Noticed, Rule};
 use crate::base::units::{first_three, format_count};
 use crate::drain::Phase;
 use crate::status::Severity;
+use dialects::named_enum;
 use serde::Serialize;
 
 /// A word for the whole gateway, and a sentence.
@@ -23,20 +24,20 @@ pub struct Verdict {
     pub next: Vec<&'static str>,
 }
 
-/// The words for the whole gateway.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Word {
-    /// Callers get answers, and everything that they need is there.
-    Ok,
-    /// Nothing is set up that could answer somebody.
-    Empty,
-    /// Callers get answers, but something that they need is out.
-    Degraded,
-    /// Some callers get no answers.
-    Failing,
-    /// The gateway shuts down.
-    Draining,
+named_enum! {
+    /// The words for the whole gateway.
+    pub enum Word: Serialize {
+        /// Callers get answers, and everything that they need is there.
+        Ok = "ok",
+        /// Nothing is set up that could answer somebody.
+        Empty = "empty",
+        /// Callers get answers, but something that they need is out.
+        Degraded = "degraded",
+        /// Some callers get no answers.
+        Failing = "failing",
+        /// The gateway shuts down.
+        Draining = "draining",
+    }
 }
 
 /// Returns the verdict.
