@@ -403,7 +403,7 @@ fn a_server_in_trouble() {
     run(async {
         breaks(
             Script::error(500, "oops"),
-            KEY_LINE,
+            ("account", "models"),
             "fail",
             &["did not come (HTTP 500)", "oops"],
         )
@@ -757,7 +757,7 @@ fn doctor_bounds_silent_servers_and_ends_on_interrupt() {
         clinic.run_doctor().await.exits(0);
         mock.always(Script::silent());
         clinic.run_doctor().await.exits(2).has(
-            ("fail", "a", "credential"),
+            ("fail", "a", "models"),
             &["did not come: no whole answer came in time"],
         );
         let asked = mock.count();

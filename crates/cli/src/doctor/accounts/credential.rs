@@ -12,6 +12,8 @@ use portcullis::exchange::advice;
 
 /// The check of the credential.
 pub(crate) const CREDENTIAL: &str = "credential";
+/// The check of the models, and of the list that they are in.
+pub(super) const MODELS: &str = "models";
 /// The check of the server's address, which only answers show to be wrong.
 const ADDRESS: &str = "address";
 
@@ -183,7 +185,12 @@ impl CredentialFacts {
                     "are the host, the port and the path of `base_url` right?",
                 )
             }
-            _ => failed_finding(checked, failure, "the list of models did not come"),
+            // It says nothing of the credential.
+            _ => checked.fail(
+                MODELS,
+                failure_sentence("the list of models did not come", failure, &reason),
+                MEND_SERVER,
+            ),
         }
     }
 }
@@ -203,17 +210,26 @@ fn no_token(checked: &CheckedAccount, failure: &Failure) -> Finding {
 
 /// Returns the finding for a failure that stands for itself.
 fn failed_finding(checked: &CheckedAccount, failure: &Failure, message: &str) -> Finding {
+    let remedy = if failure.class() == Class::Credential {
+        advice::advised_action(failure, checked.account())
+    } else {
+        MEND_SERVER.to_owned()
+    };
+    let reason = failure_text(checked, failure);
+    let seen = failure_sentence(message, failure, &reason);
+    checked.fail(CREDENTIAL, seen, remedy)
+}
+
+/// The advice about a server with a fault of its own.
+const MEND_SERVER: &str = "look at the server, or wait until its provider has mended it";
+
+/// Writes a failure with its status and its reason.
+fn failure_sentence(message: &str, failure: &Failure, reason: &str) -> String {
     let status = match failure.facts().status {
         Some(status) if failure.error().is_some() => format!(" (HTTP {status})"),
         _ => String::new(),
     };
-    let remedy = if failure.class() == Class::Credential {
-        advice::advised_action(failure, checked.account())
-    } else {
-        "look at the server, or wait until its provider has mended it".to_owned()
-    };
-    let reason = failure_text(checked, failure);
-    checked.fail(CREDENTIAL, format!("{message}{status}: {reason}"), remedy)
+    format!("{message}{status}: {reason}")
 }
 
 #[cfg(test)]
@@ -472,7 +488,7 @@ mod tests {
             SILENT,
             [
                 "fail",
-                "credential",
+                "models",
                 "the list of models did not come (HTTP 500): the provider says \"no\"",
                 mend,
             ],
@@ -482,7 +498,7 @@ mod tests {
             SILENT,
             [
                 "fail",
-                "credential",
+                "models",
                 "the list of models did not come: the server closed the connection without an answer",
                 mend,
             ],

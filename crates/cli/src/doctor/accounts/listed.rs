@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime};
 use http::HeaderValue;
 use tokio::time::{Instant, timeout};
 
-use super::credential::{CREDENTIAL, CredentialFacts, Proof};
+use super::credential::{CREDENTIAL, CredentialFacts, MODELS, Proof};
 use super::endpoints;
 use super::reach::speaks_tls;
 use super::{CheckedAccount, ServerReport, lacks_secret};
@@ -61,7 +61,7 @@ pub(super) async fn check_credential(
     }
     if matches!(account.signer, Some(Signer::Google(..))) {
         findings.push(checked.skip(
-            "models",
+            MODELS,
             "its provider has no list of models that is asked here: `doctor --ask` tells",
         ));
     }
@@ -221,7 +221,7 @@ fn compare_models(checked: &CheckedAccount, listed: &ListedNames, findings: &mut
             "{} of {all} models of the catalog are in the provider's list of {listed_count}",
             all - missing.len()
         );
-        findings.push(checked.ok("models", seen));
+        findings.push(checked.ok(MODELS, seen));
     }
     for name in missing {
         let near = nearest_name(name, listed.names.iter().map(|name| &**name));
@@ -234,7 +234,7 @@ fn compare_models(checked: &CheckedAccount, listed: &ListedNames, findings: &mut
         );
         let remedy = "correct `targets[].model`, or ask the provider whether this account may use the model; some serve models that they do not \
                       list";
-        findings.push(checked.warn("models", seen, remedy));
+        findings.push(checked.warn(MODELS, seen, remedy));
     }
     for pattern in &checked.patterns {
         let matching: Vec<&str> = listed
@@ -246,13 +246,13 @@ fn compare_models(checked: &CheckedAccount, listed: &ListedNames, findings: &mut
         let pattern = quote_safely(pattern);
         findings.push(if matching.is_empty() {
             checked.warn(
-                "models",
+                MODELS,
                 format!("no model of the provider's list of {listed_count} matches {pattern}"),
                 "correct `targets[].model`: the pattern serves nothing here",
             )
         } else {
             checked.ok(
-                "models",
+                MODELS,
                 format!(
                     "{pattern} stands for {} of the {listed_count} in the provider's list: {}",
                     matching.len(),
