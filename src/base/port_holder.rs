@@ -20,6 +20,25 @@ impl fmt::Display for PortHolder {
     }
 }
 
+impl PortHolder {
+    /// Returns whether the process is a Portcullis.
+    pub fn is_gateway(&self) -> bool {
+        self.program == env!("CARGO_PKG_NAME")
+    }
+
+    /// Writes how to stop the process, if it is not needed: `stop it with …`.
+    pub fn stop_advice(&self) -> String {
+        match &*self.program {
+            _ if self.is_gateway() => format!(
+                "stop it with `kill {}` (a service with `systemctl stop`)",
+                self.process
+            ),
+            "systemd" => "stop the socket that `systemctl list-sockets` names".to_owned(),
+            _ => "stop it".to_owned(),
+        }
+    }
+}
+
 /// Finds the process that listens at this address, or at all addresses of its port. Processes of
 /// other users are seen by root only.
 pub fn find_port_holder(address: SocketAddr) -> Option<PortHolder> {

@@ -37,9 +37,9 @@ pub(super) fn check_ports(server: &config::Server) -> Result<(), String> {
 /// Writes why an address cannot be bound, and what to do besides choosing another one.
 fn describe_failure(why: &Error, holder: Option<PortHolder>) -> String {
     match holder {
-        Some(holder) if holder.program == env!("CARGO_PKG_NAME") => format!(
-            "{holder} listens there already. If it is not needed, stop it with `kill {}` (a service with `systemctl stop`), or ",
-            holder.process
+        Some(holder) if holder.is_gateway() => format!(
+            "{holder} listens there already. If it is not needed, {}, or ",
+            holder.stop_advice()
         ),
         Some(holder) if holder.program == "systemd" => format!(
             "{holder} listens there for a unit that `systemctl list-sockets` names. Stop that socket, or "

@@ -265,8 +265,7 @@ fn doctor_reports_listeners_that_are_taken_or_not_here() {
         let words = [
             "is in use by ",
             &*holder,
-            "ss -ltnp",
-            "write another address",
+            "stop it, or write another address",
         ];
         clinic
             .run_doctor()

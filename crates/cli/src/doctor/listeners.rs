@@ -17,7 +17,7 @@ use crate::http::{PageError, get_from_address, listener_key};
 use crate::key::running::{NotServed, check_served};
 use portcullis::base::address::reachable_address;
 use portcullis::base::calendar::format_system_time;
-use portcullis::base::port_holder::find_port_holder;
+use portcullis::base::port_holder::{PortHolder, find_port_holder};
 use portcullis::base::units::rough_duration;
 use portcullis::conf::config::{Listen, ListenTls, Server};
 use portcullis::inventory;
@@ -165,12 +165,15 @@ fn taken_finding(address: SocketAddr, holder: &Holder, is_admin: bool) -> Findin
             format!("{RUNS}; it is not known whether it has this address: {why}"),
         ),
         Holder::Other(detail) => {
-            let by = find_port_holder(address).map(|holder| format!(" by {holder}"));
+            let found = find_port_holder(address);
+            let by = found.as_ref().map(|holder| format!(" by {holder}"));
             let seen = format!(
                 "is in use{}, and no gateway on this folder was found: {detail}",
                 by.unwrap_or_default()
             );
-            subject.fail("address", seen, OTHER_PROGRAM_ADVICE)
+            let remedy = found.as_ref().map(holder_advice);
+            let remedy = remedy.unwrap_or_else(|| OTHER_PROGRAM_ADVICE.to_owned());
+            subject.fail("address", seen, remedy)
         }
         Holder::Unknown(detail) => subject.warn(
             "address",
@@ -181,6 +184,19 @@ fn taken_finding(address: SocketAddr, holder: &Holder, is_admin: bool) -> Findin
              the address (`ss -ltnp`)",
         ),
     }
+}
+
+/// Writes what to do about a known process that has an address: what `serve` says of it, too.
+fn holder_advice(holder: &PortHolder) -> String {
+    let condition = if holder.is_gateway() {
+        "if it is a gateway on this folder that was started with another `admin.address`, it may stay. If it is not needed, "
+    } else {
+        ""
+    };
+    format!(
+        "{condition}{}, or write another address into server.yaml",
+        holder.stop_advice()
+    )
 }
 
 /// Returns whether whoever listens on `all` has this address, too. `[::]` has those of IPv4 as
@@ -337,6 +353,27 @@ mod tests {
             begins,
             ends,
             names: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn a_known_holder_is_stopped_as_serve_says() {
+        for (program, expected) in [
+            (
+                "nginx",
+                "stop it, or write another address into server.yaml",
+            ),
+            (
+                "portcullis",
+                "if it is a gateway on this folder that was started with another `admin.address`, it may stay. If it is not needed, \
+                 stop it with `kill 77` (a service with `systemctl stop`), or write another address into server.yaml",
+            ),
+        ] {
+            let holder = PortHolder {
+                program: program.to_owned(),
+                process: 77,
+            };
+            assert_eq!(holder_advice(&holder), expected);
         }
     }
 
