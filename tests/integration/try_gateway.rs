@@ -197,7 +197,7 @@ fn a_refusal_is_shown_with_its_code_and_remedy() {
                     "asks nope, as you wrote, though it is not among them",
                     "HTTP 404",
                     "`nope` does not exist",
-                    "name a MODEL of the list",
+                    "name a MODEL of the list: this key may use demo, demo-",
                 ],
             );
         }
@@ -280,6 +280,30 @@ fn this_folders_key_is_for_this_machine_only() {
         // It is not even read for another machine.
         run_in(&empty, &["https://server.test", "--timeout", "1s"])
             .expect(2, &["fail models answer server.test: "]);
+    });
+}
+
+#[test]
+fn no_capacity_leads_to_the_status() {
+    run(async {
+        let list = json!({"object": "list", "data": [{"id": "m", "object": "model", "created": 1, "owned_by": "o"}]});
+        let error = json!({"error": {"message": "No account can take the request now.", "type": "upstream_error", "code": "no_capacity", "param": null}});
+        let mock = Mock::start().await;
+        mock.by(move |request: &Request| {
+            if request.target.ends_with("/models") {
+                Script::json(200, &list)
+            } else {
+                Script::json(503, &error)
+            }
+        });
+        run_try(KEY, &[&mock.base_url(), "--key", "-"]).expect(
+            2,
+            &[
+                "HTTP 503",
+                "no_capacity",
+                "/status names the cause (`problems`)",
+            ],
+        );
     });
 }
 

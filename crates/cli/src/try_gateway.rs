@@ -38,6 +38,8 @@ use portcullis::catalog::resolve::parse_base;
 const MAX_TIMEOUT: Duration = Duration::from_secs(24 * 3600);
 /// The most characters that are shown of an answer.
 const MAX_SHOWN: usize = 40;
+/// The most models that are named.
+const MAX_NAMED: usize = 5;
 
 /// `try`.
 #[derive(Debug, Args)]
@@ -99,6 +101,8 @@ struct Trial {
     report: Findings,
     is_loopback: bool,
     request: Request,
+    /// The models of the list that have plain names.
+    listed: Vec<String>,
 }
 
 /// The request that findings are about.
@@ -165,6 +169,7 @@ impl Trial {
             report: Findings::new(args.json),
             is_loopback,
             request,
+            listed: Vec::new(),
         };
         Ok((trial, model.cloned()))
     }
@@ -214,6 +219,11 @@ impl Trial {
             (None, None) => (None, ""),
         };
         let count = models.len();
+        let plain_names = models
+            .iter()
+            .map(|entry| find_text(entry, id).trim_start_matches("models/"))
+            .filter(|name| !name.is_empty() && is_plain_name(name));
+        self.listed = plain_names.map(str::to_owned).collect();
         match &model {
             Some(model) => self.add("models", format!("{count} in all; asks {model}, {reason}")),
             None => self.fail(
@@ -313,6 +323,7 @@ impl Trial {
             self.add("status", seen);
             return Ok(answer);
         }
+        let usable_models = self.usable_models();
         let advice = match answer.status {
             401 if self.request.key.is_some() => {
                 "this key is wrong, disabled, expired, or of another gateway: is the address right? `portcullis key list` where the \
@@ -324,13 +335,14 @@ impl Trial {
             }
             403 => "this key may not do this, or not from here",
             300..400 => "it sends you to another address: try that one",
-            404 | 405 if body.is_some() => "name a MODEL of the list",
+            404 | 405 if body.is_some() => &usable_models,
             404 | 405 => "is the URL right? Often it ends with /v1",
             429 if answer.is_final() => {
                 "to wait does not help: the request is larger than the whole limit. Raise the limit, or use another key or model"
             }
             429 => "a limit is reached: wait",
             400..500 => "is it a model for chat, and the right --door?",
+            503 if error_text(&answer.body()).starts_with("no_capacity:") => SEE_STATUS,
             _ => SEE_LOG,
         };
         let wait = match answer.header("retry-after") {
@@ -340,6 +352,27 @@ impl Trial {
         let seen = format!("{seen}: {}{wait}", error_text(&answer.body()));
         self.fail("status", seen, advice);
         Err(answer.status)
+    }
+
+    /// Writes which models may be named instead: a few of the list.
+    fn usable_models(&self) -> String {
+        let names: Vec<String> = self
+            .listed
+            .iter()
+            .take(MAX_NAMED)
+            .map(|name| cut_text(&self.request.redact(name), MAX_SHOWN))
+            .collect();
+        match self.listed.len().saturating_sub(names.len()) {
+            _ if names.is_empty() => "name a MODEL that the server has".to_owned(),
+            0 => format!(
+                "name a MODEL of the list: this key may use {}",
+                names.join(", ")
+            ),
+            more => format!(
+                "name a MODEL of the list: this key may use {} and {more} more",
+                names.join(", ")
+            ),
+        }
     }
 
     /// Adds what was seen, if there is anything.
@@ -398,6 +431,9 @@ impl Trial {
 
 /// What to do where only the server knows more.
 const SEE_LOG: &str = "the log of the server has the reason";
+/// What to do where no account of the gateway answers.
+const SEE_STATUS: &str = "the gateway's /status names the cause (`problems`): `curl -s http://127.0.0.1:9090/status` where the gateway runs, or \
+                          the address of `admin` in its server.yaml";
 
 /// Returns whether a word is an address, and no model.
 fn is_address(word: &str) -> bool {
