@@ -181,8 +181,13 @@ impl<'x> Relay<'x> {
                 Err(Stop::Cutting) => {
                     producer.abandon(SHUT_DOWN);
                     record_usage(self.reply.record, producer);
-                    let message = "The gateway is shutting down and could not wait for the end of the \
-                                   answer. The answer that you received is not complete.";
+                    let message = if self.reply.record.facts.times.first_byte.is_some() {
+                        "The gateway is shutting down and could not wait for the end of the answer. The \
+                         answer that you received is not complete."
+                    } else {
+                        "The gateway is shutting down and could not wait for the answer. Try again: \
+                         another gateway will answer."
+                    };
                     let refusal = Refusal::new(FailureKind::ShuttingDown, message).retry_after(1);
                     return Ok(Box::pin(self.refuse(
                         refusal,

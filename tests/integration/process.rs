@@ -171,6 +171,9 @@ fn g03_what_outlasts_the_grace_is_told_and_settled() {
         let events = head.events();
         let last: Value = serde_json::from_str(events.last().unwrap()).unwrap();
         assert_eq!(last["error"]["code"], "shutting_down", "{last}");
+        let not_complete = "that you received is not complete";
+        let message = &last["error"]["message"];
+        assert!(message.to_string().contains(not_complete), "{last}");
         assert!(
             events
                 .iter()
@@ -179,6 +182,11 @@ fn g03_what_outlasts_the_grace_is_told_and_settled() {
         );
         let answer = buffered.response().await;
         answer.is_error(503, "shutting_down");
+        let message = answer.json()["error"]["message"].to_string();
+        assert!(
+            message.contains("could not wait for the answer") && !message.contains(not_complete),
+            "{message}"
+        );
         assert!(answer.field("retry-after").is_some());
         sending.response().await.is_error(503, "shutting_down");
         assert_eq!(gateway.exit(PATIENCE).code(), Some(0));
