@@ -31,6 +31,8 @@ pub struct Account {
     pub serves: Vec<(Endpoint, Dialect)>,
     /// The account's address. The address of a demo account is empty and never called.
     pub base: Base,
+    /// True if `base_url` is written, so that the address is no default.
+    pub has_written_base: bool,
     /// The secret that is sent with each request. It is `None` also for an account that is not
     /// enabled: its secret is not even read.
     pub key: Option<Secret>,

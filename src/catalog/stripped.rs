@@ -93,6 +93,7 @@ impl Account {
             dialect: self.dialect.clone(),
             serves: self.serves.clone(),
             base: self.base.clone(),
+            has_written_base: self.has_written_base,
             key: self.key.as_ref().map(|_| secret()),
             key_header: self.key_header,
             signer: self.signer.as_ref().and_then(Signer::without_secrets),

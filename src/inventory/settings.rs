@@ -89,7 +89,7 @@ settings! {
         "region", Never, |account| region(account, true);
     }
     other {
-        id index dialect base key key_header signer enabled network timeouts added_fields server allowed_references
+        id index dialect base has_written_base key key_header signer enabled network timeouts added_fields server allowed_references
         fingerprint boundary
     }
 }

@@ -123,6 +123,7 @@ pub fn server_account(
         dialect: Dialect::from(&openai::PROTOCOL),
         serves: Vec::new(),
         base,
+        has_written_base: true,
         key: None,
         key_header: KeyHeader::Bearer,
         signer: None,

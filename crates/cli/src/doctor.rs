@@ -17,6 +17,7 @@ mod process;
 pub(crate) mod report;
 mod side_by_side;
 mod store;
+pub(crate) mod variables;
 pub(crate) mod words;
 
 use std::collections::BTreeSet;

@@ -95,6 +95,7 @@ impl WrittenEntry<'_, '_, '_, raw::Account> {
                 .collect(),
             dialect,
             base,
+            has_written_base: raw.base_url.is_some(),
             key,
             key_header: match protocol?.key_header {
                 Some(name) if raw.auth != Some(raw::Auth::Bearer) => KeyHeader::Named(name),

@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::path::Path;
 
 use super::report::{CheckState, Checked, Findings, Subject};
+use super::variables::check_ignored_addresses;
 use portcullis::base::problem::{Problem, Problems};
 use portcullis::base::units::format_count;
 use portcullis::catalog::load::{self, Loaded, Secrets, display_folder};
@@ -43,6 +44,7 @@ pub(super) fn read_configuration(conf: &Path, report: &mut Findings) -> ReadConf
                 report.add(configuration_subject().ok("environment", seen));
             }
             add_warnings(&catalog.warnings, report);
+            check_ignored_addresses(&catalog, report, |name| std::env::var(name).ok());
             check_demo_key(&server, &catalog, report);
             ReadConfiguration {
                 server: Some(server),

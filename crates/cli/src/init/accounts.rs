@@ -6,6 +6,7 @@
 use std::env;
 use std::sync::Arc;
 
+use crate::doctor::variables::OTHER_FIELDS;
 use crate::environment_proxies;
 use dialects::presets;
 use dialects::upstream::{self, BaseUrl, SignsWith, servers};
@@ -18,32 +19,6 @@ use portcullis::catalog::resolve::resolve_catalog;
 use portcullis::conf::yaml::edit::{NewValue, write_document};
 use portcullis::explain::standalone_snapshot;
 use portcullis::live::ready_account::ReadyAccount;
-
-/// The fields besides the key whose values providers' own programs read from variables: the
-/// account, the field, the variables, and the path that the programs add.
-const OTHER_FIELDS: [(&str, &str, &[&str], &str); 6] = [
-    (
-        "openai",
-        "base_url",
-        &["OPENAI_BASE_URL", "OPENAI_API_BASE"],
-        "",
-    ),
-    ("anthropic", "base_url", &["ANTHROPIC_BASE_URL"], "/v1"),
-    ("gemini", "base_url", &["GOOGLE_GEMINI_BASE_URL"], "/v1beta"),
-    (
-        "azure",
-        "base_url",
-        &["AZURE_OPENAI_ENDPOINT", "AZURE_API_BASE"],
-        "",
-    ),
-    (
-        "bedrock",
-        "region",
-        &["AWS_REGION", "AWS_DEFAULT_REGION"],
-        "",
-    ),
-    ("vertex", "project", &["GOOGLE_CLOUD_PROJECT"], ""),
-];
 
 /// The variables with keys that sign requests, and their names in the field `aws`.
 const AWS_KEYS: [(&str, &str); 3] = [
