@@ -797,8 +797,8 @@ fn accounts_are_checked_at_once_and_none_hides_another() {
             .is_well("a", "models")
             .has(("skip", "off", "account"), &["is disabled"]);
         said.is_well("play", "account")
-            .has(("fail", "b00", "credential"), &[])
-            .has(("fail", "b19", "credential"), &[]);
+            .has(("fail", "b00", "models"), &[])
+            .has(("fail", "b19", "models"), &[]);
     });
 }
 
