@@ -107,6 +107,11 @@ for (const name of signals.values()) {
   }
 }
 
+function endWithTerminal() {
+  hasTerminalEndedIt = true;
+  child.kill("SIGTERM");
+}
+
 function pass(name) {
   if (name === "SIGTSTP") {
     // Ctrl-Z: both stop, and go on together.
@@ -118,10 +123,13 @@ function pass(name) {
     // The shell sends it, and the system, too. A second SIGTERM would cut the requests that still run.
     return;
   }
-  if (name === "SIGHUP" && terminalEndsIt && isTerminalGone()) {
-    hasTerminalEndedIt = true;
-    child.kill("SIGTERM");
-    return;
+  if (name === "SIGHUP" && terminalEndsIt) {
+    if (isTerminalGone()) {
+      endWithTerminal();
+      return;
+    }
+    // A shell may send the signal a moment before the terminal is gone.
+    setTimeout(() => !hasTerminalEndedIt && isTerminalGone() && endWithTerminal(), 1000).unref();
   }
   child.kill(name);
 }

@@ -49,9 +49,9 @@ pub struct GivenUp {
     usual_times: [Option<Box<Rolling>>; 2],
     /// The last time at which anybody got the beginning of an answer.
     last_answer: Option<Instant>,
-    /// The time since which requests wait: none of them has got an answer since. It counts only
-    /// while some wait.
-    unanswered_since: Option<Instant>,
+    /// The time since which requests wait and the target has shown no sign of life: no answer has
+    /// begun or ended, and none has failed. It counts only while some wait.
+    silent_since: Option<Instant>,
     /// The keys that ask the target.
     asking_keys: Keys,
     /// The leaves that count. They are boxed, since there are usually none.
@@ -128,14 +128,19 @@ impl GivenUp {
     pub fn record_request(&mut self, key: u64, awaited: usize, now: Instant) {
         self.asking_keys.record_key(key, now);
         if awaited == 0 {
-            self.unanswered_since = Some(now);
+            self.silent_since = Some(now);
         }
     }
 
-    /// Returns the time for which requests have waited without an answer to any of them, if it is
-    /// much longer than usual. Some must wait at present.
+    /// Notes that an answer ended, or that an attempt failed, so that nobody waits in vain so far.
+    pub fn record_sign_of_life(&mut self, now: Instant) {
+        self.silent_since = Some(now);
+    }
+
+    /// Returns the time for which requests have waited without a sign of life, if it is much longer
+    /// than usual. Some must wait at present.
     pub fn silence(&mut self, now: Instant) -> Option<Duration> {
-        let silence = now.saturating_duration_since(self.unanswered_since?);
+        let silence = now.saturating_duration_since(self.silent_since?);
         if silence < LEAST_SILENCE {
             return None;
         }
@@ -149,7 +154,7 @@ impl GivenUp {
 
     /// Notes that the target began to answer, after this time.
     pub fn record_answer(&mut self, stream: bool, took: Duration, now: Instant) {
-        (self.last_answer, self.unanswered_since) = (Some(now), Some(now));
+        (self.last_answer, self.silent_since) = (Some(now), Some(now));
         let [whole, first] = &mut self.usual_times;
         let times = if stream { first } else { whole };
         times

@@ -239,7 +239,10 @@ impl TargetHealth {
             return None;
         }
         match memory.breaker.admit(now, false) {
-            Admission::AllowProbe(pass) => Some(self.begin_attempt(pass, NO_KEY)),
+            Admission::AllowProbe(pass) => {
+                memory.given_up.record_sign_of_life(now);
+                Some(self.begin_attempt(pass, NO_KEY))
+            }
             Admission::Allow(_) | Admission::RefuseUntil(_) => None,
         }
     }
@@ -405,8 +408,8 @@ impl TargetHealth {
         self.memory.lock().given_up.usual_time(now)
     }
 
-    /// Returns the number of requests that wait, and for how long none of them was answered, if
-    /// that is much longer than usual.
+    /// Returns the number of requests that wait, and for how long the target has shown no sign of
+    /// life meanwhile, if that is much longer than usual.
     pub fn silence(&self, now: Instant) -> Option<(usize, Duration)> {
         let awaited = self.awaited.load(Ordering::Relaxed);
         if awaited == 0 {

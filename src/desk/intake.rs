@@ -339,7 +339,7 @@ fn unreadable_body(session: &mut Session, error: &pingora::Error) -> Refusal {
 }
 
 fn shutdown_refusal() -> Refusal {
-    let message = "The gateway is shutting down and could not wait for the rest of the request. Try again: another gateway will answer.";
+    let message = "The gateway is shutting down and could not wait for the rest of the request. Try again in a moment.";
     Refusal::new(FailureKind::ShuttingDown, message).retry_after(1)
 }
 

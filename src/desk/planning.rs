@@ -31,7 +31,7 @@ pub(super) fn bad_request(fault: Fault) -> Refusal {
 
 /// Returns the refusal for what comes while the gateway shuts down.
 pub(super) fn shutting_down() -> Refusal {
-    let message = "The gateway is shutting down. Try again: another gateway will answer.";
+    let message = "The gateway is shutting down. Try again in a moment.";
     Refusal::new(FailureKind::ShuttingDown, message).retry_after(1)
 }
 

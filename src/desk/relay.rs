@@ -185,8 +185,7 @@ impl<'x> Relay<'x> {
                         "The gateway is shutting down and could not wait for the end of the answer. The \
                          answer that you received is not complete."
                     } else {
-                        "The gateway is shutting down and could not wait for the answer. Try again: \
-                         another gateway will answer."
+                        "The gateway is shutting down and could not wait for the answer. Try again in a moment."
                     };
                     let refusal = Refusal::new(FailureKind::ShuttingDown, message).retry_after(1);
                     return Ok(Box::pin(self.refuse(

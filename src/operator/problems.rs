@@ -49,9 +49,10 @@ pub fn find_problems(facts: &Facts, memory: &mut FailureMemory) -> Vec<Finding> 
 
 /// The advice about a variable that the gateway does not have. `portcullis check` has another
 /// environment, so it may find no error.
-const LACKS_VARIABLE: &str = "A variable is not set in the running gateway, which has the environment of its start: restart it with the \
-                              variable, or write `{ file: … }` instead of `{ env: … }`. `portcullis check` reads the environment of your \
-                              shell. Until then, no change of that file is live.";
+const LACKS_VARIABLE: &str = "A variable is not set in the running gateway, which has the environment of its start: correct its name, write \
+                              `{ file: … }` instead of `{ env: … }`, or restart the gateway with the variable. `portcullis check` reads \
+                              the environment of your shell. Mend all other errors before a restart: `serve` does not start with one. \
+                              Until then, no change of the catalog is live.";
 
 /// Returns whether the reason for a refusal is a variable that the gateway does not have.
 fn is_of_variable(reason: &str) -> bool {

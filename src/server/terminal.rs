@@ -34,14 +34,18 @@ impl Terminal {
         if self.ends_process
             && let Ok(mut hang_ups) = signal(SignalKind::hangup())
         {
+            // A shell may send the signal a moment before the terminal is gone.
+            let mut was_signalled = false;
             loop {
                 let is_signal = timeout(CHECK_INTERVAL, hang_ups.recv()).await.is_ok();
+                let was_just_signalled = std::mem::replace(&mut was_signalled, is_signal);
                 // The system takes the terminal away before it sends the signal.
                 if is_signal && is_gone() {
                     return;
                 }
                 if !is_signal && is_gone() {
-                    if timeout(SIGNAL_TIMEOUT, hang_ups.recv()).await.is_ok() {
+                    if was_just_signalled || timeout(SIGNAL_TIMEOUT, hang_ups.recv()).await.is_ok()
+                    {
                         return;
                     }
                     log::info!("the terminal was closed, and no signal came: the gateway goes on");

@@ -74,12 +74,11 @@ impl AttemptGuard {
     /// Notes that an answer that had begun is whole.
     pub fn record_whole_answer(&mut self, now: Instant) {
         self.stage = Stage::Ended;
-        self.health.memory.lock().breaker.settle_answer_end(
-            self.pass,
-            Outcome::Ok,
-            now,
-            Jitter::NONE,
-        );
+        let mut memory = self.health.memory.lock();
+        memory.given_up.record_sign_of_life(now);
+        memory
+            .breaker
+            .settle_answer_end(self.pass, Outcome::Ok, now, Jitter::NONE);
     }
 
     /// Notes that a probe found the target working again. The time is not noted, since the speed of
@@ -89,6 +88,7 @@ impl AttemptGuard {
         self.stage = Stage::Ended;
         let mut memory = self.health.memory.lock();
         memory.record_good_probe();
+        memory.given_up.record_sign_of_life(now);
         let change = memory
             .breaker
             .settle(self.pass, Outcome::Ok, now, Jitter::NONE);
@@ -106,6 +106,7 @@ impl AttemptGuard {
     ) -> FailureEffect {
         let has_waited = self.stop_waiting();
         let mut memory = self.health.memory.lock();
+        memory.given_up.record_sign_of_life(now);
         // A stream that is cut later was not slow to begin.
         if setback.class == Class::Transient && has_waited {
             memory.peak_mut(stream).record_wait(took, now);

@@ -515,3 +515,24 @@ fn the_last_failure_is_the_last_impatient_caller() {
     );
     assert_eq!(failed(), Some(("status", later + wait)));
 }
+
+#[test]
+fn a_target_is_silent_while_requests_wait_without_a_sign() {
+    let (health, start) = (Arc::new(TargetHealth::default()), Instant::now());
+    let at = |seconds| start + Duration::from_secs(seconds);
+    assert_eq!(health.silence(at(60)), None, "nobody waits");
+    let mut first = admitted(&health, at(60));
+    let mut second = admitted(&health, at(70));
+    assert_eq!(health.silence(at(74)), None);
+    assert_eq!(health.silence(at(80)), Some((2, Duration::from_secs(20))));
+    // An answer that begins or ends is a sign, and so is a failure.
+    first.record_answer(true, Duration::from_secs(20), at(80));
+    assert_eq!(health.silence(at(90)), None);
+    first.record_whole_answer(at(100));
+    assert_eq!(health.silence(at(110)), None);
+    fail(&health, Class::Transient, None, at(120));
+    assert_eq!(health.silence(at(130)), None);
+    assert_eq!(health.silence(at(200)), Some((1, Duration::from_secs(80))));
+    second.record_answer(true, Duration::from_secs(130), at(200));
+    assert_eq!(health.silence(at(400)), None, "nobody waits");
+}

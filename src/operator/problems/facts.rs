@@ -76,18 +76,18 @@ pub struct AccountFacts {
     pub broken: Vec<TargetFacts>,
     /// The targets that callers have given up within the last minute.
     pub given_up: Vec<GivenUpFacts>,
-    /// The targets that have not begun to answer for much longer than usual.
+    /// The targets that have begun no answer for much longer than usual.
     pub silent: Vec<SilentFacts>,
 }
 
-/// A target where requests wait, and none of them was answered for much longer than usual.
+/// A target where requests wait, and which has begun no answer for much longer than usual.
 #[derive(Debug, Clone, Default)]
 pub struct SilentFacts {
     /// The account's name for the model, and the kind of endpoint.
     pub name: Arc<str>,
     /// The number of requests that wait.
     pub requests: u64,
-    /// The milliseconds for which none was answered.
+    /// The milliseconds since the last sign of life: an answer that began or ended, or a failure.
     pub silent_ms: u64,
 }
 

@@ -132,8 +132,9 @@ fn a_missing_variable_needs_a_restart() {
         facts.catalog.refused = Some((NOW, vec!["x".to_owned(), reason.to_owned()]));
         let remedy = &found(Rule::ReloadRefused, &facts)[0].remedy;
         assert!(
-            remedy.contains("environment of its start: restart it")
-                && remedy.contains("{ file: … }"),
+            remedy.contains("environment of its start: correct its name")
+                && remedy.contains("{ file: … }")
+                && remedy.contains("Mend all other errors before a restart"),
             "{remedy}"
         );
         assert!(!remedy.contains("as soon as"), "{remedy}");
@@ -406,7 +407,7 @@ fn a_silent_account_is_named_where_nothing_is_wrong() {
         (verdict.word, &*verdict.sentence),
         (
             Word::Ok,
-            "1 model can answer, as far as is known. alpha has sent no answer of llama for 74 s, and 1 request waits."
+            "1 model can answer, as far as is known. alpha has begun no answer of llama for 74 s, and 1 request waits."
         )
     );
 }

@@ -106,8 +106,8 @@ pub fn make_verdict(facts: &Facts, noticed: &[Noticed]) -> Verdict {
     Verdict::new(Word::Ok, sentence)
 }
 
-/// Writes which account has let requests wait for the longest time without an answer to any of
-/// them. That is no problem yet: a long answer may take as long.
+/// Writes which account has begun no answer for the longest time while requests wait there. That is
+/// no problem yet: a long answer may take as long.
 fn longest_silence(facts: &Facts) -> Option<String> {
     let silent = facts
         .accounts
@@ -120,7 +120,7 @@ fn longest_silence(facts: &Facts) -> Option<String> {
         format!("{} wait", format_count(target.requests, "request"))
     };
     Some(format!(
-        "{} has sent no answer of {} for {}, and {requests}.",
+        "{} has begun no answer of {} for {}, and {requests}.",
         account.id,
         target.name,
         duration_text(target.silent_ms)

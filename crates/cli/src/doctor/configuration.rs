@@ -44,7 +44,9 @@ pub(super) fn read_configuration(conf: &Path, report: &mut Findings) -> ReadConf
                 report.add(configuration_subject().ok("environment", seen));
             }
             add_warnings(&catalog.warnings, report);
-            check_ignored_addresses(&catalog, report, |name| std::env::var(name).ok());
+            check_ignored_addresses(&catalog, &server.listen, report, |name| {
+                std::env::var(name).ok()
+            });
             check_demo_key(&server, &catalog, report);
             ReadConfiguration {
                 server: Some(server),

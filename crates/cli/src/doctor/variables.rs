@@ -4,6 +4,7 @@
 use super::report::{Checked, Findings, Subject};
 use dialects::upstream::BaseUrl;
 use portcullis::catalog::{Account, Catalog};
+use portcullis::conf::config::Listen;
 
 /// The fields besides the key whose values providers' own programs read from variables: the
 /// account, the field, the variables, and the path that the programs add.
@@ -33,17 +34,34 @@ pub(crate) const OTHER_FIELDS: [(&str, &str, &[&str], &str); 6] = [
 
 /// Warns of variables with another address than the one that an account asks by default:
 /// providers' own programs read them, and the gateway does not.
+///
+/// The gateway's own address is no such address: its clients have it in the same variables.
 pub(super) fn check_ignored_addresses(
     catalog: &Catalog,
+    listeners: &[Listen],
     report: &mut Findings,
     read_variable: impl Fn(&str) -> Option<String>,
 ) {
+    let ports: Vec<u16> = listeners.iter().map(|one| one.address.port()).collect();
+    let read_variable = |name: &str| read_variable(name).filter(|url| !is_own_address(url, &ports));
     for account in catalog.accounts() {
-        if let Some(seen) = ignored_address(account, &read_variable) {
-            let remedy = "write `base_url` if that is not meant";
+        if let Some(seen) = ignored_address(account, read_variable) {
+            let remedy = format!(
+                "write `base_url` with the address that is meant; {} is the present one",
+                account.base.url()
+            );
             report.add(Subject::single("configuration").warn("environment", seen, remedy));
         }
     }
+}
+
+/// Returns whether a URL leads to one of these ports of this machine.
+fn is_own_address(url: &str, ports: &[u16]) -> bool {
+    let rest = url.trim().split_once("://").map_or(url, |(_, rest)| rest);
+    let host = rest.split('/').next().unwrap_or_default();
+    ["127.0.0.1", "localhost", "[::1]"]
+        .iter()
+        .any(|name| ports.iter().any(|port| host == format!("{name}:{port}")))
 }
 
 /// Writes which variable has another address than the one that an account asks by default. An
@@ -96,6 +114,20 @@ mod tests {
         ignored_address(&catalog.accounts()[0], |name| {
             is_address(name).then(|| value.to_owned())
         })
+    }
+
+    #[test]
+    fn a_listeners_address_is_the_gateways_own() {
+        for (url, expected) in [
+            ("http://127.0.0.1:8080/v1", true),
+            ("http://localhost:8080", true),
+            ("http://[::1]:8080", true),
+            ("http://127.0.0.1:11434/v1", false),
+            ("http://localhost:80801", false),
+            ("https://10.0.0.1:8080/v1", false),
+        ] {
+            assert_eq!(is_own_address(url, &[8080]), expected, "{url}");
+        }
     }
 
     #[test]
