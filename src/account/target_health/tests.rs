@@ -517,7 +517,7 @@ fn the_last_failure_is_the_last_impatient_caller() {
 }
 
 #[test]
-fn a_target_is_silent_while_requests_wait_without_a_sign() {
+fn a_target_is_silent_while_requests_wait_in_vain() {
     let (health, start) = (Arc::new(TargetHealth::default()), Instant::now());
     let at = |seconds| start + Duration::from_secs(seconds);
     assert_eq!(health.silence(at(60)), None, "nobody waits");
