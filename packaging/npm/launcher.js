@@ -129,7 +129,11 @@ function pass(name) {
       return;
     }
     // A shell may send the signal a moment before the terminal is gone.
-    setTimeout(() => !hasTerminalEndedIt && isTerminalGone() && endWithTerminal(), 1000).unref();
+    setTimeout(() => {
+      if (!hasTerminalEndedIt && isTerminalGone()) {
+        endWithTerminal();
+      }
+    }, 1000).unref();
   }
   child.kill(name);
 }

@@ -724,16 +724,18 @@ fn a_share_is_never_nothing_unless_the_limit_is() {
     }
 }
 
+/// Returns whether a limit of the day is nearly full for another ask of this amount.
+fn is_nearly_full(kind: Kind, limit: u64, used: u64, asked: u64) -> bool {
+    let counts = Counts {
+        day: Used::new(1, used, Usd(0)),
+        ..Counts::default()
+    };
+    let limits = Limits::default().with(kind, Some(limit));
+    Tally::from_counts(&counts).is_nearly_full(&limits, Ask::exact(asked, Usd(0)))
+}
+
 #[test]
 fn a_limit_is_nearly_full_before_it_is_full() {
-    let is_nearly_full = |kind, limit, used, asked| {
-        let counts = Counts {
-            day: Used::new(1, used, Usd(0)),
-            ..Counts::default()
-        };
-        let limits = Limits::default().with(kind, Some(limit));
-        Tally::from_counts(&counts).is_nearly_full(&limits, Ask::exact(asked, Usd(0)))
-    };
     // A sixteenth is left, or less.
     assert!(!is_nearly_full(Kind::TokensPerDay, 160, 149, 1));
     assert!(is_nearly_full(Kind::TokensPerDay, 160, 150, 1));

@@ -55,10 +55,10 @@ pub(super) fn read_configuration(conf: &Path, report: &mut Findings) -> ReadConf
         }
         Err(Problems(errors, warnings)) => {
             for error in &errors {
-                let is_unset = ["is not set", "is empty"].map(|end| error.message.contains(end));
-                let remedy = if error.message.contains("environment variable")
-                    && is_unset != [false; 2]
-                {
+                let is_unset = ["is not set", "is empty"]
+                    .iter()
+                    .any(|end| error.message.contains(end));
+                let remedy = if is_unset && error.message.contains("environment variable") {
                     "export it in this shell, too: this command and `serve` read the environment that they are started with"
                 } else {
                     "correct it: the gateway does not start with this error"
