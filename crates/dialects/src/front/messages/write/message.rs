@@ -20,17 +20,18 @@ pub(crate) struct MessageWriter {
     blocks: usize,
     open: OpenBlock,
     /// The start of each delta of the open block, in a stream.
-    delta: Vec<u8>,
+    delta_start: Vec<u8>,
     /// The blocks of a whole message, as the elements of an array.
     content: Vec<u8>,
-    /// The place where the last of these blocks begins.
-    last: usize,
+    /// The offset in `content` at which the last block begins, with its comma.
+    last_block_start: usize,
     /// The citations of the open text of a whole message, as the elements of an array.
     citations: Vec<u8>,
     /// The input of the open call of a whole message.
     input: String,
-    /// The places of calls without an input in the content.
-    bare: Vec<Range<usize>>,
+    /// The places in `content` of calls that have no input. If the answer was cut, these calls are
+    /// removed at its end.
+    calls_without_input: Vec<Range<usize>>,
     /// True if the input of the open call has begun, in a stream.
     has_input: bool,
     reason: Finish,
@@ -49,7 +50,7 @@ enum OpenBlock {
 }
 
 impl OpenBlock {
-    /// Returns the end of a block of which nothing more comes.
+    /// Returns what closes a block after its head, if no piece of it follows.
     fn tail(self) -> &'static [u8] {
         match self {
             OpenBlock::None => b"",
@@ -71,12 +72,12 @@ impl MessageWriter {
             has_begun: false,
             blocks: 0,
             open: OpenBlock::None,
-            delta: Vec::new(),
+            delta_start: Vec::new(),
             content: Vec::new(),
-            last: 0,
+            last_block_start: 0,
             citations: Vec::new(),
             input: String::new(),
-            bare: Vec::new(),
+            calls_without_input: Vec::new(),
             has_input: false,
             reason: Finish::Stop,
             refuses: false,
@@ -109,21 +110,21 @@ impl MessageWriter {
 
     /// Begins a block of this kind. `head` writes its beginning, and `delta` stands before each of
     /// its pieces.
-    fn start(&mut self, open: OpenBlock, delta: &str, head: impl FnOnce(&mut Vec<u8>)) {
+    fn begin_block(&mut self, open: OpenBlock, delta: &str, head: impl FnOnce(&mut Vec<u8>)) {
         self.begin_message();
-        self.stop();
+        self.end_block();
         if self.is_stream {
             begin_event(&mut self.out, "content_block_start", self.blocks);
             self.out.extend_from_slice(br#","content_block":"#);
             head(&mut self.out);
             self.out.extend_from_slice(open.tail());
             self.out.extend_from_slice(b"}\n\n");
-            self.delta.clear();
-            begin_event(&mut self.delta, "content_block_delta", self.blocks);
-            self.delta.extend_from_slice(delta.as_bytes());
+            self.delta_start.clear();
+            begin_event(&mut self.delta_start, "content_block_delta", self.blocks);
+            self.delta_start.extend_from_slice(delta.as_bytes());
         } else {
-            self.last = self.content.len();
-            if self.last > 0 {
+            self.last_block_start = self.content.len();
+            if self.last_block_start > 0 {
                 self.content.push(b',');
             }
             head(&mut self.content);
@@ -133,7 +134,7 @@ impl MessageWriter {
     }
 
     /// Ends the block that is open.
-    fn stop(&mut self) {
+    fn end_block(&mut self) {
         match std::mem::replace(&mut self.open, OpenBlock::None) {
             OpenBlock::None => {}
             _ if self.is_stream => {
@@ -159,29 +160,31 @@ impl MessageWriter {
         pieces.take(input.trim_ascii());
         if matches!(input.trim_ascii(), "" | "null") {
             self.content.extend_from_slice(OpenBlock::Call.tail());
-            self.bare.push(self.last..self.content.len());
+            self.calls_without_input
+                .push(self.last_block_start..self.content.len());
         } else if pieces.is_object() {
             self.content
                 .extend_from_slice(input.trim_ascii().as_bytes());
             self.content.push(b'}');
         } else {
-            self.content.truncate(self.last);
+            self.content.truncate(self.last_block_start);
         }
     }
 
-    fn piece(&mut self, piece: &str) {
+    /// Writes a piece of the open block: as a delta event, or as more of its text.
+    fn write_piece(&mut self, piece: &str) {
         if !self.is_stream {
             return escape_into(piece, &mut self.content);
         }
-        self.out.reserve(self.delta.len() + piece.len() + 16);
-        self.out.extend_from_slice(&self.delta);
+        self.out.reserve(self.delta_start.len() + piece.len() + 16);
+        self.out.extend_from_slice(&self.delta_start);
         put_text(&mut self.out, "", piece);
         self.out.extend_from_slice(b"}}\n\n");
     }
 
-    fn think(&mut self) {
+    fn open_thinking(&mut self) {
         if self.open != OpenBlock::Thinking {
-            self.start(
+            self.begin_block(
                 OpenBlock::Thinking,
                 r#","delta":{"type":"thinking_delta","thinking":"#,
                 |out| {
@@ -191,9 +194,9 @@ impl MessageWriter {
         }
     }
 
-    fn speak(&mut self) {
+    fn open_text(&mut self) {
         if self.open != OpenBlock::Text {
-            self.start(
+            self.begin_block(
                 OpenBlock::Text,
                 r#","delta":{"type":"text_delta","text":"#,
                 |out| {
@@ -201,6 +204,31 @@ impl MessageWriter {
                 },
             );
         }
+    }
+
+    /// Writes the whole message.
+    fn write_whole(&mut self, stop_word: &str, tally: &Tally) {
+        // If the answer was cut, a call without an input may have lost it: it is left out.
+        if matches!(self.reason, Finish::Length | Finish::Filtered) {
+            // From the last one, so that the places before stay right.
+            for call in self.calls_without_input.drain(..).rev() {
+                self.content.drain(call);
+            }
+        }
+        let out = &mut self.out;
+        put_text(out, r#"{"id":"#, &self.id);
+        put_text(
+            out,
+            r#","type":"message","role":"assistant","model":"#,
+            &self.model,
+        );
+        out.extend_from_slice(br#","content":["#);
+        // If the first block was left out, the next one begins with a comma.
+        out.extend_from_slice(self.content.strip_prefix(b",").unwrap_or(&self.content));
+        put_text(out, r#"],"stop_reason":"#, stop_word);
+        out.extend_from_slice(br#","stop_sequence":null,"usage":"#);
+        write_usage(out, tally);
+        out.push(b'}');
     }
 }
 
@@ -222,15 +250,15 @@ impl AnswerWriter for MessageWriter {
             return;
         }
         match kind {
-            TextKind::Content | TextKind::Refusal => self.speak(),
-            TextKind::Reasoning => self.think(),
+            TextKind::Content | TextKind::Refusal => self.open_text(),
+            TextKind::Reasoning => self.open_thinking(),
         }
         self.refuses |= kind == TextKind::Refusal;
-        self.piece(piece);
+        self.write_piece(piece);
     }
 
     fn signed(&mut self, signature: &str) {
-        self.think();
+        self.open_thinking();
         if self.is_stream {
             begin_event(&mut self.out, "content_block_delta", self.blocks - 1);
             put_text(
@@ -239,7 +267,7 @@ impl AnswerWriter for MessageWriter {
                 signature,
             );
             self.out.extend_from_slice(b"}}\n\n");
-            self.stop();
+            self.end_block();
         } else {
             put_text(&mut self.content, r#"","signature":"#, signature);
             self.content.push(b'}');
@@ -248,20 +276,22 @@ impl AnswerWriter for MessageWriter {
     }
 
     fn redacted(&mut self, data: &str) {
-        self.start(OpenBlock::Redacted, "", |out| {
+        self.begin_block(OpenBlock::Redacted, "", |out| {
             put_text(out, r#"{"type":"redacted_thinking","data":"#, data)
         });
-        self.stop();
+        self.end_block();
     }
 
     fn call(&mut self, choice: usize, _number: usize, call: &NewCall<'_>) {
         if choice > 0 {
             return;
         }
-        call.signature
-            .into_iter()
-            .for_each(|sealed| self.redacted(sealed));
-        self.start(
+        // Here the signature is the sealed thoughts that led to the call. A call of this format has
+        // no place for them, so they go before it as a redacted thought, which clients send back.
+        if let Some(sealed) = call.signature {
+            self.redacted(sealed);
+        }
+        self.begin_block(
             OpenBlock::Call,
             r#","delta":{"type":"input_json_delta","partial_json":"#,
             |out| {
@@ -289,36 +319,39 @@ impl AnswerWriter for MessageWriter {
         };
         self.has_input |= piece.starts_with('{');
         if self.has_input {
-            self.piece(piece);
+            self.write_piece(piece);
         }
     }
 
     fn media(&mut self, choice: usize, _number: usize, mime: &str, _data: &str) {
         if choice == 0 {
-            self.speak();
-            self.piece(&omitted_media_text(mime));
+            self.open_text();
+            self.write_piece(&omitted_media_text(mime));
         }
     }
 
     // Anthropic's format has a block for each cited passage. Text that was sent cannot be split
     // into blocks any more, so all citations of a text stand in its one block.
     fn cite(&mut self, choice: usize, citation: &PlacedCitation<'_>) -> bool {
-        let can_say = self.open == OpenBlock::Text && !citation.source.url.is_empty();
-        if choice > 0 || !can_say {
-            return choice > 0;
+        // Other choices are not written at all, so nothing more of them is lost.
+        if choice > 0 {
+            return true;
+        }
+        if self.open != OpenBlock::Text || citation.source.url.is_empty() {
+            return false;
         }
         if self.is_stream {
             begin_event(&mut self.out, "content_block_delta", self.blocks - 1);
             self.out
                 .extend_from_slice(br#","delta":{"type":"citations_delta","citation":"#);
-            found_in_the_web(&mut self.out, citation);
+            append_web_citation(&mut self.out, citation);
             self.out.extend_from_slice(b"}}\n\n");
             return true;
         }
         if !self.citations.is_empty() {
             self.citations.push(b',');
         }
-        found_in_the_web(&mut self.citations, citation);
+        append_web_citation(&mut self.citations, citation);
         true
     }
 
@@ -334,44 +367,30 @@ impl AnswerWriter for MessageWriter {
 
     fn end(&mut self, tally: &Tally, trail: Option<&str>) {
         self.begin_message();
-        self.stop();
-        let (out, word) = (&mut self.out, stop_reason(self.reason, self.refuses));
+        self.end_block();
+        let stop_word = stop_reason(self.reason, self.refuses);
         if self.is_stream {
-            let start = "event: message_delta\ndata: {\"type\":\"message_delta\",\"delta\":{\"stop_reason\":";
-            put_text(out, start, word);
-            out.extend_from_slice(br#","stop_sequence":null},"usage":"#);
-            write_usage(out, tally);
-            mark::append_mark(out, tally.usage().source, trail);
-            out.extend_from_slice(
-                b"}\n\nevent: message_stop\ndata: {\"type\":\"message_stop\"}\n\n",
-            );
-            return;
+            end_stream(&mut self.out, stop_word, tally, trail);
+        } else {
+            self.write_whole(stop_word, tally);
         }
-        put_text(out, r#"{"id":"#, &self.id);
-        put_text(
-            out,
-            r#","type":"message","role":"assistant","model":"#,
-            &self.model,
-        );
-        out.extend_from_slice(br#","content":["#);
-        // If the answer was cut, it is unknown what a call without an input would have been.
-        let cut = matches!(self.reason, Finish::Length | Finish::Filtered);
-        self.bare
-            .drain(..)
-            .rev()
-            .filter(|_| cut)
-            .for_each(|call| drop(self.content.drain(call)));
-        out.extend_from_slice(self.content.strip_prefix(b",").unwrap_or(&self.content));
-        put_text(out, r#"],"stop_reason":"#, word);
-        out.extend_from_slice(br#","stop_sequence":null,"usage":"#);
-        write_usage(out, tally);
-        out.push(b'}');
     }
 }
 
-/// Appends a citation of a web page. Clients require the index by which Anthropic's servers find
-/// the page again; no other provider has one.
-fn found_in_the_web(out: &mut Vec<u8>, citation: &PlacedCitation<'_>) {
+/// Appends the last two events of a stream.
+fn end_stream(out: &mut Vec<u8>, stop_word: &str, tally: &Tally, trail: Option<&str>) {
+    let start =
+        "event: message_delta\ndata: {\"type\":\"message_delta\",\"delta\":{\"stop_reason\":";
+    put_text(out, start, stop_word);
+    out.extend_from_slice(br#","stop_sequence":null},"usage":"#);
+    write_usage(out, tally);
+    mark::append_mark(out, tally.usage().source, trail);
+    out.extend_from_slice(b"}\n\nevent: message_stop\ndata: {\"type\":\"message_stop\"}\n\n");
+}
+
+/// Appends a citation of a web page. Clients require `encrypted_index`, by which Anthropic's
+/// servers find the page again; no other provider has one, so it is empty.
+fn append_web_citation(out: &mut Vec<u8>, citation: &PlacedCitation<'_>) {
     let source = citation.source;
     put_text(
         out,
