@@ -29,6 +29,7 @@ pub(super) static CLAUDE: Protocol = Protocol {
         inner: inner_event,
         cloud: Some(&Cloud {
             version: "bedrock-2023-05-31",
+            // The path asks for a stream or a whole answer, and the body has the betas.
             is_bare: true,
         }),
         ..anthropic::TRANSLATION
@@ -36,7 +37,7 @@ pub(super) static CLAUDE: Protocol = Protocol {
     ..PROTOCOL
 };
 
-/// A frame's payload.
+/// A frame's payload. `bytes` is one of Anthropic's events in base64.
 #[derive(Deserialize)]
 struct Chunk<'a> {
     #[serde(borrow, default)]
@@ -45,14 +46,8 @@ struct Chunk<'a> {
 
 /// Returns Anthropic's event that a frame holds.
 fn inner_event(data: &[u8]) -> Option<Vec<u8>> {
-    STANDARD
-        .decode(
-            serde_json::from_slice::<Chunk<'_>>(data)
-                .ok()?
-                .bytes
-                .filled()?,
-        )
-        .ok()
+    let chunk = serde_json::from_slice::<Chunk<'_>>(data).ok()?;
+    STANDARD.decode(chunk.bytes.filled()?).ok()
 }
 
 /// The reader of a stream, whose errors are Amazon's.
@@ -63,7 +58,10 @@ struct InvokeReader {
 
 impl Reader for InvokeReader {
     fn event(&mut self, name: &[u8], data: &[u8], emit: Emit<'_>) -> StreamResult<()> {
-        error::event_error(name, data).map_or_else(|| self.events.event(name, data, emit), Err)
+        match error::event_error(name, data) {
+            Some(fault) => Err(fault),
+            None => self.events.event(name, data, emit),
+        }
     }
 
     fn end_of_file(&mut self, emit: Emit<'_>) -> StreamResult<()> {
