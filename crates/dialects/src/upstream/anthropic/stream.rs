@@ -20,13 +20,17 @@ pub struct AnthropicReader {
     usage: AnthropicUsage,
     open: OpenBlock,
     cited: CitedBlock,
+    /// True if a part of the message came.
     started: bool,
     /// True if a reason of the end came, even if it is `null`.
-    ending: bool,
+    has_stop_reason: bool,
+    /// True if the finish was emitted.
     finished: bool,
+    /// True if `message_stop` came. Later events are ignored.
     ended: bool,
-    /// The last piece of a block.
-    last: Repeat<BlockPiece>,
+    /// The last event with a piece. Most events differ from it in the text only, and are not
+    /// parsed.
+    repeat: Repeat<BlockPiece>,
 }
 
 /// The kind of a block's piece.
@@ -98,18 +102,13 @@ impl neutral::Reader for AnthropicReader {
         if name == b"error" {
             return Err(StreamFault::Upstream(error::hidden_error(data)));
         }
-        if let Some((piece, text)) = self.last.follow(data) {
-            self.cited.bytes += if matches!(piece, BlockPiece::Text) {
-                text.len()
-            } else {
-                0
-            };
-            piece.emit(&text, emit);
+        if let Some((piece, text)) = self.repeat.follow(data) {
+            self.emit_piece(piece, &text, emit);
             return Ok(());
         }
-        self.last.forget();
+        self.repeat.forget();
         let Some(event) = read_object::<Data<'_>>(data) else {
-            return self.unreadable(data);
+            return self.judge_unreadable(data);
         };
         // The name is repeated inside the data. Some servers that imitate the API have it in one
         // place only.
@@ -123,15 +122,15 @@ impl neutral::Reader for AnthropicReader {
                 let piece = self.delta(event.index.0, &delta, emit)?;
                 // An event whose name is not in it may mean something else under another name.
                 if let Some((piece, text)) = piece.filter(|_| event.kind.filled().is_some()) {
-                    self.last.learn(data, text, None, piece);
+                    self.repeat.learn(data, text, None, piece);
                 }
                 Ok(())
             }
-            "content_block_start" => self.start(
-                event.index.0,
-                &event.content_block.unwrap_or_default(),
-                emit,
-            ),
+            "content_block_start" => {
+                let block = event.content_block.unwrap_or_default();
+                self.start(event.index.0, &block, emit);
+                Ok(())
+            }
             "message_start" => {
                 self.started = true;
                 let Object(message) = event.message.unwrap_or_default();
@@ -147,7 +146,7 @@ impl neutral::Reader for AnthropicReader {
                 self.cited.end(emit_citation, emit);
                 self.count(event.usage, emit);
                 let Object(delta) = event.delta.unwrap_or_default();
-                self.ending |= delta.stop_reason.is_some();
+                self.has_stop_reason |= delta.stop_reason.is_some();
                 if let Some(reason) = delta.stop_reason.filter(|reason| reason.filled().is_some()) {
                     self.finished = true;
                     emit_finish(&reason, delta.stop_details.as_ref(), emit);
@@ -164,7 +163,7 @@ impl neutral::Reader for AnthropicReader {
 }
 
 impl AnthropicReader {
-    fn start(&mut self, index: Option<u64>, block: &Block<'_>, emit: Emit<'_>) -> StreamResult<()> {
+    fn start(&mut self, index: Option<u64>, block: &Block<'_>, emit: Emit<'_>) {
         self.started = true;
         self.cited.end(emit_citation, emit);
         self.open = if block.kind.as_str() == "tool_use" {
@@ -177,11 +176,10 @@ impl AnthropicReader {
         };
         block.emit(emit);
         self.cited.bytes = block.text_bytes();
-        Ok(())
     }
 
-    /// Emits a piece of a block. Returns its kind, if a piece with another text would have the same
-    /// meaning.
+    /// Emits a piece of a block. Returns its kind and its text if the event means nothing else:
+    /// then an event that differs only in the text can be read without parsing.
     fn delta<'d>(
         &mut self,
         index: Option<u64>,
@@ -209,15 +207,19 @@ impl AnthropicReader {
             return Ok(None);
         };
         if matches!(piece, BlockPiece::Arguments) {
-            let is_of = |open: Option<u64>| index.is_none() || index == open;
+            let belongs_to = |open: Option<u64>| index.is_none() || index == open;
             match self.open {
-                OpenBlock::Call { index, is_whole } if is_of(index) => {
-                    if is_whole {
-                        return Ok(None);
-                    }
-                }
+                // The arguments came with the start of the call.
+                OpenBlock::Call {
+                    index: open,
+                    is_whole: true,
+                } if belongs_to(open) => return Ok(None),
+                OpenBlock::Call {
+                    index: open,
+                    is_whole: false,
+                } if belongs_to(open) => {}
                 // The input of one of the provider's own tools.
-                OpenBlock::Other(index) if is_of(index) => return Ok(None),
+                OpenBlock::Other(open) if belongs_to(open) => return Ok(None),
                 // Blocks never interleave. A guess could destroy the arguments of two calls.
                 OpenBlock::Call { .. } | OpenBlock::Other(_) | OpenBlock::Nothing => {
                     return Err(StreamFault::Broken(
@@ -226,20 +228,23 @@ impl AnthropicReader {
                 }
             }
         }
-        self.cited.bytes += if matches!(piece, BlockPiece::Text) {
-            text.len()
-        } else {
-            0
-        };
-        piece.emit(text, emit);
+        self.emit_piece(piece, text, emit);
         Ok(Some((piece, text)))
+    }
+
+    /// Emits a piece of a block, and counts the text that citations may be for.
+    fn emit_piece(&mut self, piece: BlockPiece, text: &str, emit: Emit<'_>) {
+        if matches!(piece, BlockPiece::Text) {
+            self.cited.bytes += text.len();
+        }
+        piece.emit(text, emit);
     }
 
     fn stop(&mut self, emit: Emit<'_>) -> StreamResult<()> {
         if !self.started {
             return Err(StreamFault::Broken("the stream ends without an answer"));
         }
-        if !self.ending {
+        if !self.has_stop_reason {
             return Err(StreamFault::Cut);
         }
         if !self.finished {
@@ -259,12 +264,13 @@ impl AnthropicReader {
 
     /// Ignores an event of the wrong shape if its kind is unknown. Fails if its kind is known.
     #[cold]
-    fn unreadable(&mut self, data: &[u8]) -> StreamResult<()> {
+    fn judge_unreadable(&mut self, data: &[u8]) -> StreamResult<()> {
         // Some proxies end every stream as OpenAI does.
         if data.trim_ascii() == b"[DONE]" {
             return Ok(());
         }
         if let Some(kinds) = read_object::<Kinds<'_>>(data) {
+            // The kinds that this reader would have read. Without a type, an event counts as known.
             let is_known = match kinds.kind.as_str() {
                 "content_block_delta" => [
                     "",
