@@ -7,7 +7,7 @@ pub(crate) mod read;
 mod references;
 pub(crate) mod write;
 
-pub(super) use envelope::{scan_part, stream_options};
+pub(super) use envelope::{scan_part, scan_stream_options};
 
 use super::{Contents, Front};
 use crate::neutral::Endpoint;

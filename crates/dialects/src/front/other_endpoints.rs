@@ -6,7 +6,7 @@ use std::borrow::Cow;
 
 use serde::Deserialize;
 
-use super::chat::{scan_part, stream_options};
+use super::chat::{scan_part, scan_stream_options};
 use super::reading::count::{ReadTotals, each_element};
 use super::reading::scan::{Scan, lenient_number, read_choice_count};
 use super::{Choices, Envelope, Fault, Front, Native, PassedAnswer, PassedRequest, form, passing};
@@ -108,7 +108,7 @@ pub(super) fn read_envelope(
                 }
                 Ok(())
             }
-            b"stream_options" => stream_options(scan, cursor),
+            b"stream_options" => scan_stream_options(scan, cursor),
             b"max_tokens" => {
                 let span = cursor.value()?;
                 scan.envelope.max_tokens = lenient_number(cursor, &span);

@@ -11,8 +11,9 @@ use crate::front::{CHAT, Envelope, Fault};
 use crate::wire::json::{self, Cursor, Kind, ScanResult};
 
 /// The fields that decide where a request goes, what it may cost and how it is answered. Some
-/// servers take these names in any case, and of several the last one. A server must not read
-/// another field than was read here.
+/// servers ignore the case of these names, and of several fields they take the last one. So a name
+/// that differs only in its case (`Model`) is refused: a server could read that field in place of
+/// the one that was checked here.
 const KNOWN: [&str; 8] = [
     "model",
     "messages",
@@ -26,13 +27,17 @@ const KNOWN: [&str; 8] = [
 
 /// Returns the known name that differs from this name in its case only.
 fn find_other_case<'k>(name: &[u8], known: &[&'k str]) -> Option<&'k str> {
-    let may_fold = name
+    // An ASCII name without capitals is no known name in another case.
+    if !name
         .iter()
-        .any(|byte| byte.is_ascii_uppercase() || !byte.is_ascii());
+        .any(|byte| byte.is_ascii_uppercase() || !byte.is_ascii())
+    {
+        return None;
+    }
     known
         .iter()
         .copied()
-        .find(|known| may_fold && json::folds_to(name, known))
+        .find(|word| json::folds_to(name, word))
 }
 
 /// Reads a request body.
@@ -50,8 +55,13 @@ fn scan_field<'a>(scan: &mut Scan<'a>, cursor: &mut Cursor<'a>, name: &[u8]) -> 
     match name {
         b"model" => scan.model(cursor)?,
         b"messages" => scan.messages(cursor, "messages", scan_message)?,
-        b"stream" => scan.envelope.stream = scan.flag(cursor, "stream")?.0.unwrap_or(false),
-        b"stream_options" => stream_options(scan, cursor)?,
+        b"stream" => {
+            let (flag, _span) = scan.flag(cursor, "stream")?;
+            scan.envelope.stream = flag.unwrap_or(false);
+        }
+        b"stream_options" => scan_stream_options(scan, cursor)?,
+        // Some callers write both: the larger one is the limit that may be reached. A `null` of
+        // `max_tokens` is noted, since the catalog's default is written in its place.
         b"max_tokens" | b"max_completion_tokens" => {
             let is_null = cursor.kind()? == Kind::Null;
             let span = cursor.value()?;
@@ -61,6 +71,7 @@ fn scan_field<'a>(scan: &mut Scan<'a>, cursor: &mut Cursor<'a>, name: &[u8]) -> 
                 scan.envelope.places.max_tokens_null = is_null.then_some(span);
             }
         }
+        // The caller gets `n` answers. The server writes `best_of`, and all that are written cost.
         b"n" => {
             scan.envelope.choices.set_shown(read_choice_count(cursor)?);
         }
@@ -70,10 +81,10 @@ fn scan_field<'a>(scan: &mut Scan<'a>, cursor: &mut Cursor<'a>, name: &[u8]) -> 
                 .raise_written(read_choice_count(cursor)?);
         }
         b"tools" => scan.totals.count_tools(cursor)?,
-        b"functions" => scan.totals.more += cursor.value()?.len(),
+        b"functions" => scan.totals.other_bytes += cursor.value()?.len(),
         b"response_format" => {
             let span = cursor.value()?;
-            scan.totals.more += span.len();
+            scan.totals.other_bytes += span.len();
             scan.envelope.wants_json = is_json_format(json::span_bytes(cursor.text(), &span));
         }
         b"prompt_cache_key" | b"user" | b"safety_identifier" => scan.user_field(cursor, name)?,
@@ -88,7 +99,10 @@ fn scan_field<'a>(scan: &mut Scan<'a>, cursor: &mut Cursor<'a>, name: &[u8]) -> 
 }
 
 /// Consumes `stream_options`.
-pub(crate) fn stream_options<'a>(scan: &mut Scan<'a>, cursor: &mut Cursor<'a>) -> ScanResult<()> {
+pub(crate) fn scan_stream_options<'a>(
+    scan: &mut Scan<'a>,
+    cursor: &mut Cursor<'a>,
+) -> ScanResult<()> {
     let kind = cursor.kind()?;
     let span = if kind == Kind::Object {
         cursor.object(|cursor, key| {

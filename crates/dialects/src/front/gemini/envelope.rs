@@ -92,7 +92,7 @@ fn scan_settings<'a>(
             }
             "responseSchema" | "responseJsonSchema" => {
                 found.has_schema |= cursor.kind()? == Kind::Object;
-                scan.totals.more += cursor.value()?.len();
+                scan.totals.other_bytes += cursor.value()?.len();
             }
             "thinkingConfig" => {
                 cursor.maybe_members(|key, value| {

@@ -12,7 +12,7 @@ pub(crate) struct ReadTotals {
     /// UTF-8 bytes of text.
     pub(crate) text: usize,
     /// Bytes of everything else that a model reads.
-    pub(crate) more: usize,
+    pub(crate) other_bytes: usize,
     /// Bytes of base64 that are left out.
     base64: usize,
     /// Tokens that media stand for.
@@ -42,7 +42,7 @@ impl ReadTotals {
     pub(crate) fn count_other(&mut self, cursor: &mut Cursor<'_>) -> ScanResult<()> {
         let bytes = cursor.value()?.len();
         if bytes > Self::MAX_SETTING_BYTES {
-            self.more += bytes;
+            self.other_bytes += bytes;
         }
         Ok(())
     }
@@ -53,7 +53,7 @@ impl ReadTotals {
         self.named.field(cursor, name)?;
         let bytes = cursor.offset().saturating_sub(start);
         if bytes > Self::MAX_SETTING_BYTES {
-            self.more += bytes;
+            self.other_bytes += bytes;
         }
         Ok(())
     }
@@ -62,7 +62,7 @@ impl ReadTotals {
     pub(crate) fn count_tools(&mut self, cursor: &mut Cursor<'_>) -> ScanResult<()> {
         let start = cursor.offset();
         self.named.field(cursor, b"tools")?;
-        self.more += cursor.offset().saturating_sub(start);
+        self.other_bytes += cursor.offset().saturating_sub(start);
         Ok(())
     }
 

@@ -227,7 +227,7 @@ impl<'a> Scan<'a> {
             prompt_bytes: self.totals.text,
             more_bytes: self
                 .totals
-                .more
+                .other_bytes
                 .saturating_add(self.totals.tokens.saturating_mul(4)),
             max_prompt_tokens: most_prompt,
             ..self.envelope

@@ -71,7 +71,7 @@ fn scan_field<'a>(scan: &mut Scan<'a>, cursor: &mut Cursor<'a>, name: &[u8]) -> 
         b"tools" => scan.totals.count_tools(cursor)?,
         b"text" => {
             let span = cursor.value()?;
-            scan.totals.more += span.len();
+            scan.totals.other_bytes += span.len();
             scan.envelope.wants_json |= asks_json(span_bytes(cursor.text(), &span));
         }
         b"prompt_cache_key" | b"user" | b"safety_identifier" => scan.user_field(cursor, name)?,

@@ -49,7 +49,7 @@ pub(crate) fn scan_part(cursor: &mut Cursor<'_>, totals: &mut ReadTotals) -> Sca
                     .get_mut(media_kind as usize)
                     .map(|held| held.replace((media_kind, medium)))
                 {
-                    totals.more += before.1.bytes;
+                    totals.other_bytes += before.1.bytes;
                 }
                 Ok(())
             }
@@ -60,7 +60,7 @@ pub(crate) fn scan_part(cursor: &mut Cursor<'_>, totals: &mut ReadTotals) -> Sca
         if of_type == Some(media_kind) {
             totals.count_medium(medium);
         } else {
-            totals.more += medium.bytes;
+            totals.other_bytes += medium.bytes;
         }
     }
     Ok(())
