@@ -6,29 +6,27 @@
 //! declares. All other data are estimated as text, because the model may read them so: the declared
 //! type decides how a server treats the data, and a text can have the first bytes of a picture.
 
+use crate::named_enum;
 use crate::wire::json::{self, Cursor, Kind, ScanResult, Span};
 use crate::wire::starts_with_any_case;
 
 /// The most tokens of a picture, whatever its size.
 const LARGEST_PICTURE: u64 = 5_000;
 
-/// The kinds of parts that hold media, by the name of their member, which is their type too.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum MediaKind {
-    Image,
-    Audio,
-    File,
+named_enum! {
+    /// The kinds of parts that hold media, by the name of their member, which is their type too.
+    pub(crate) enum MediaKind {
+        Image = "image_url",
+        Audio = "input_audio",
+        File = "file",
+    }
 }
 
 impl MediaKind {
     /// Returns the kind of the member or the part with this name.
     pub(crate) fn from_name(name: &[u8]) -> Option<MediaKind> {
-        match name {
-            b"image_url" => Some(MediaKind::Image),
-            b"input_audio" => Some(MediaKind::Audio),
-            b"file" => Some(MediaKind::File),
-            _ => None,
-        }
+        let mut kinds = MediaKind::ALL.into_iter();
+        kinds.find(|kind| kind.name().as_bytes() == name)
     }
 
     /// Returns the name of the member that holds the data.

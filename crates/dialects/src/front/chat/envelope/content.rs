@@ -1,4 +1,4 @@
-//! The count of the text and the media in a chat request's messages.
+//! Counts the text and the media in a chat request's messages.
 
 use crate::front::chat::references::{may_refer, may_refer_in_message};
 use crate::front::reading::count::{ReadTotals, each_element, each_member, each_message_member};
@@ -30,26 +30,28 @@ pub(super) fn scan_message(cursor: &mut Cursor<'_>, totals: &mut ReadTotals) -> 
 
 /// Consumes a part of a message's content. Its type may come last.
 pub(crate) fn scan_part(cursor: &mut Cursor<'_>, totals: &mut ReadTotals) -> ScanResult<()> {
-    let mut of_type = None;
-    let mut media = [None; 3];
+    // The kind that the part's `type` names. Only a member of that kind is read by a model.
+    let mut type_kind = None;
+    // The last member of each kind.
+    let mut media = [None; MediaKind::ALL.len()];
     each_member(cursor, totals, |cursor, name, totals| {
         totals.may_refer |= may_refer(name);
         match (name, MediaKind::from_name(name)) {
             (b"type", _) => {
                 let span = cursor.value()?;
-                of_type = json::text_of(cursor.text(), &span)
+                type_kind = json::text_of(cursor.text(), &span)
                     .and_then(|name| MediaKind::from_name(name.as_bytes()));
                 Ok(())
             }
             (b"text", _) => totals.count_text(cursor),
             (_, Some(media_kind)) => {
                 let medium = media::read_medium(cursor, media_kind)?;
-                // Of several media the last one is taken, and the others count by their bytes.
-                if let Some(Some(before)) = media
-                    .get_mut(media_kind as usize)
-                    .map(|held| held.replace((media_kind, medium)))
+                // Of several members of a kind the last one is taken; the others count by their
+                // bytes.
+                let slot = media.get_mut(media_kind as usize);
+                if let Some((_, before)) = slot.and_then(|slot| slot.replace((media_kind, medium)))
                 {
-                    totals.other_bytes += before.1.bytes;
+                    totals.other_bytes += before.bytes;
                 }
                 Ok(())
             }
@@ -57,7 +59,7 @@ pub(crate) fn scan_part(cursor: &mut Cursor<'_>, totals: &mut ReadTotals) -> Sca
         }
     })?;
     for (media_kind, medium) in media.into_iter().flatten() {
-        if of_type == Some(media_kind) {
+        if type_kind == Some(media_kind) {
             totals.count_medium(medium);
         } else {
             totals.other_bytes += medium.bytes;
@@ -66,7 +68,8 @@ pub(crate) fn scan_part(cursor: &mut Cursor<'_>, totals: &mut ReadTotals) -> Sca
     Ok(())
 }
 
-/// Consumes a tool call's member that has the name of its type, and counts its arguments.
+/// Consumes the member of a tool call that is named after the call's type (`function` or `custom`),
+/// and counts its arguments.
 fn scan_call(cursor: &mut Cursor<'_>, totals: &mut ReadTotals) -> ScanResult<()> {
     each_member(cursor, totals, |cursor, name, totals| {
         if matches!(name, b"arguments" | b"input") {

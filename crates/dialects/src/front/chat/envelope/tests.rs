@@ -5,6 +5,7 @@ use serde_json::Value;
 
 use super::*;
 use crate::front::Choices;
+use crate::front::reading::media::MediaKind;
 use crate::wire::json::Span;
 
 const HI: &str = r#""messages":[{"role":"user","content":"hi"}]"#;
@@ -347,6 +348,25 @@ fn a_models_other_inputs_are_counted_apart() {
         ),
         (0, 91)
     );
+}
+
+#[test]
+fn each_kind_of_media_is_counted() {
+    let more_bytes = |part: &str| {
+        accepted(&format!(
+            r#"{{"model":"m","messages":[{{"role":"user","content":[{{{part}}}]}}]}}"#
+        ))
+        .more_bytes
+    };
+    for kind in MediaKind::ALL {
+        let name = kind.name();
+        let once = more_bytes(&format!(r#""type":"{name}","{name}":{{}}"#));
+        assert!(once >= 4 * 1_000, "{name}: {once}");
+        let twice = more_bytes(&format!(r#""{name}":{{}},"type":"{name}","{name}":{{}}"#));
+        assert_eq!(twice, once + 2, "{name}: of two the last one is taken");
+        let of_no_kind = more_bytes(&format!(r#""type":"text","{name}":{{}}"#));
+        assert_eq!(of_no_kind, 2, "{name}: its bytes count");
+    }
 }
 
 /// Everywhere that a caller may write: names that mean something at their place, and at no other.
