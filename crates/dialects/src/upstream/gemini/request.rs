@@ -8,7 +8,7 @@ use super::tools::{self, Plan};
 use crate::neutral::answered::check_calls_answered;
 use crate::neutral::schema::{read_members, string_value};
 use crate::neutral::traits::Thinking;
-use crate::neutral::turns::group_turns;
+use crate::neutral::turns::{Turns, group_turns};
 use crate::neutral::{
     Effort, Field, FieldRefused, LostFields, Raw, Request, Target, Undo, Written,
 };
@@ -18,8 +18,9 @@ use crate::upstream::shared::options::Rule::{
 use crate::upstream::shared::options::{self, Options, Row, Words, write_within};
 use crate::wire::json::Writer;
 
-/// The options that are refused, those in `generationConfig`, the effort after the format, and the
-/// tier outside of it.
+/// The options in four groups, in the order in which they are written: those that are refused,
+/// those of `generationConfig`, those after the format of the answer, and those outside of
+/// `generationConfig`.
 pub(super) const OPTIONS: [&[Row]; 4] = options::table([
     &[
         (
@@ -32,6 +33,7 @@ pub(super) const OPTIONS: [&[Row]; 4] = options::table([
         ),
     ],
     &[
+        // `Within` moves a number into its bounds; `Fitting` leaves out one that is outside.
         (Field::Temperature, Within("temperature", ["0", "2"])),
         (Field::TopP, Within("topP", ["0", "1"])),
         (Field::TopK, Fitting("topK", [1, i64::MAX])),
@@ -49,19 +51,21 @@ pub(super) const OPTIONS: [&[Row]; 4] = options::table([
             Field::Seed,
             Fitting("seed", [i32::MIN as i64, i32::MAX as i64]),
         ),
-        // Not every model takes them.
+        // Written by `write_penalties`: not every model takes them.
         (Field::PresencePenalty, Elsewhere),
         (Field::FrequencyPenalty, Elsewhere),
     ],
     &[
         (Field::Effort, WrittenBy(write_thinking)),
         (Field::User, Lost),
-        // Only Vertex AI takes labels.
+        // Written as `labels`, which only Vertex AI takes.
         (Field::Metadata, Elsewhere),
     ],
     &[(Field::ServiceTier, Translated("serviceTier", TIERS))],
 ]);
 
+/// The words of `service_tier`, and Google's. A word with `None` means Google's default, and is not
+/// written.
 const TIERS: Words = &[
     ("auto", None),
     ("default", None),
@@ -69,6 +73,12 @@ const TIERS: Words = &[
     ("flex", Some("flex")),
     ("priority", Some("priority")),
 ];
+
+/// The most stop sequences that Google takes.
+const MAX_STOPS: usize = 5;
+
+/// The bounds of penalties. Google refuses 2, the upper bound in its documentation.
+const PENALTIES: [&str; 2] = ["-2", "1.99"];
 
 /// Writes a request for the Gemini API.
 pub fn write_request(request: &Request<'_>, target: &Target<'_>) -> Result<Written, FieldRefused> {
@@ -81,37 +91,21 @@ pub(super) fn write_for_service(
     target: &Target<'_>,
     service: Service,
 ) -> Result<Written, FieldRefused> {
-    let [refused_options, settings, thinking, tier] = OPTIONS;
+    let [refused_options, settings, _, tier] = OPTIONS;
     let mut options = Options::new(request, target);
     options.check(refused_options)?;
     options.check(settings)?;
-    FieldRefused::any([(
-        request.stop.len() > MAX_STOPS,
-        Field::Stop,
-        "This model accepts at most five stop sequences.",
-    )])?;
+    check_stops(request)?;
     let mut losses = LostFields::default();
     check_calls_answered(request)?;
     let plan = Plan::decide(request, target, &mut losses)?;
     let mut turns = group_turns(request, target.kept, &mut losses);
     contents::remove_thoughts(&mut turns, &mut losses);
-    let is_silent = turns.turns.is_empty() && turns.system.is_empty();
-    let is_prefilled =
-        turns.turns.last().is_some_and(|turn| turn.is_assistant) && !target.traits.prefill;
-    FieldRefused::any([
-        (
-            is_silent,
-            Field::Messages,
-            "This model needs a message that is not empty.",
-        ),
-        (
-            is_prefilled,
-            Field::Messages,
-            "This model does not continue an assistant message: the last message must not be the assistant's.",
-        ),
-    ])?;
+    check_turns(&turns, target)?;
     let mut w = Writer::with_capacity(request.room());
-    let mut refused = None;
+    // What writes inside of an object returns nothing, so the refusal of a part is kept until the
+    // body is written.
+    let mut refused_part = None;
     w.object(|w| {
         let mut contents = Contents {
             request,
@@ -122,42 +116,17 @@ pub(super) fn write_for_service(
             refused: None,
         };
         contents.write(&turns, w);
-        refused = contents.refused;
+        refused_part = contents.refused;
         plan.write(&mut losses, w);
         w.group("generationConfig", |w| {
-            options.limit_sampling(&mut losses);
-            let is_lowered = options.limit_tokens(target.traits.max_output);
-            options.write(settings, w, &mut losses);
-            losses.add_if(is_lowered, Field::MaxTokens);
-            write_penalties(
-                request,
-                Model::read(target.model).takes_penalties(service),
-                &mut losses,
-                w,
-            );
-            if let Some(format) = plan.native {
-                tools::write_format(
-                    format,
-                    target.traits.server.response_json_schema,
-                    &mut losses,
-                    w,
-                );
-            }
-            options.write(thinking, w, &mut losses);
+            write_generation_config(&mut options, &plan, service, &mut losses, w);
         });
-        let fitting = request
-            .metadata
-            .filter(|_| service == Service::Vertex)
-            .and_then(valid_labels);
-        losses.add_if(
-            fitting.is_none() && request.metadata.is_some_and(|metadata| !is_empty(metadata)),
-            Field::Metadata,
-        );
+        let labels = fitting_labels(request, service, &mut losses);
         options.write(tier, w, &mut losses);
-        w.optional("labels", fitting, Writer::raw);
+        w.optional("labels", labels, Writer::raw);
         options::note_lost_others(request, &mut losses);
     });
-    if let Some(refused) = refused {
+    if let Some(refused) = refused_part {
         return Err(refused);
     }
     let undo = Undo {
@@ -168,8 +137,55 @@ pub(super) fn write_for_service(
     Ok(Written::new(w, losses, undo))
 }
 
-/// The most stop sequences that Google takes.
-const MAX_STOPS: usize = 5;
+/// Refuses more stop sequences than Google takes.
+fn check_stops(request: &Request<'_>) -> Result<(), FieldRefused> {
+    FieldRefused::any([(
+        request.stop.len() > MAX_STOPS,
+        Field::Stop,
+        "This model accepts at most five stop sequences.",
+    )])
+}
+
+/// Refuses a conversation that the model does not take.
+fn check_turns(turns: &Turns<'_, '_>, target: &Target<'_>) -> Result<(), FieldRefused> {
+    let is_empty_conversation = turns.turns.is_empty() && turns.system.is_empty();
+    let ends_with_assistant = turns.turns.last().is_some_and(|turn| turn.is_assistant);
+    FieldRefused::any([
+        (
+            is_empty_conversation,
+            Field::Messages,
+            "This model needs a message that is not empty.",
+        ),
+        (
+            ends_with_assistant && !target.traits.prefill,
+            Field::Messages,
+            "This model does not continue an assistant message: the last message must not be the assistant's.",
+        ),
+    ])
+}
+
+/// Writes the settings of the answer, and its format.
+fn write_generation_config(
+    options: &mut Options<'_>,
+    plan: &Plan<'_, '_>,
+    service: Service,
+    losses: &mut LostFields,
+    w: &mut Writer,
+) {
+    let [_, settings, thinking, _] = OPTIONS;
+    let (request, target) = (options.request, options.target);
+    options.limit_sampling(losses);
+    let is_lowered = options.limit_tokens(target.traits.max_output);
+    options.write(settings, w, losses);
+    losses.add_if(is_lowered, Field::MaxTokens);
+    let takes_penalties = Model::read(target.model).takes_penalties(service);
+    write_penalties(request, takes_penalties, losses, w);
+    if let Some(format) = plan.native {
+        let in_json_schema = target.traits.server.response_json_schema;
+        tools::write_format(format, in_json_schema, losses, w);
+    }
+    options.write(thinking, w, losses);
+}
 
 /// Writes the stop sequences, without empty ones.
 fn write_stops(options: &Options<'_>, w: &mut Writer, _: &mut LostFields) {
@@ -177,11 +193,13 @@ fn write_stops(options: &Options<'_>, w: &mut Writer, _: &mut LostFields) {
     w.list("stopSequences", stops, |w, stop| w.text(stop));
 }
 
-/// The bounds of penalties. Google refuses 2, the upper bound in its documentation.
-const PENALTIES: [&str; 2] = ["-2", "1.99"];
-
 /// Writes the penalties, if the model takes any.
-fn write_penalties(request: &Request<'_>, takes: bool, losses: &mut LostFields, w: &mut Writer) {
+fn write_penalties(
+    request: &Request<'_>,
+    takes_penalties: bool,
+    losses: &mut LostFields,
+    w: &mut Writer,
+) {
     let penalties = request.penalties;
     for (field, key, penalty) in [
         (
@@ -196,7 +214,7 @@ fn write_penalties(request: &Request<'_>, takes: bool, losses: &mut LostFields, 
         ),
     ] {
         if let Some(penalty) = penalty.filter(|penalty| penalty.value != 0.0) {
-            let is_kept = takes && write_within(w, key, PENALTIES, penalty);
+            let is_kept = takes_penalties && write_within(w, key, PENALTIES, penalty);
             losses.add_if(!is_kept, field);
         }
     }
@@ -213,39 +231,21 @@ fn write_thinking(options: &Options<'_>, w: &mut Writer, losses: &mut LostFields
         }
         return;
     };
-    let (model, can_stop) = (Model::read(target.model), target.traits.thinking_off);
-    let (thinking_order, is_other) = match target.traits.thinking {
-        Thinking::None | Thinking::Unknown => {
-            losses.add_if(
-                effort != Effort::None || target.traits.thinking == Thinking::Unknown,
-                Field::Effort,
-            );
-            return;
-        }
-        Thinking::Budget => {
-            let (wanted, is_other) = model.budget(effort, can_stop);
-            // The answer needs tokens too. It gets a quarter of those that the caller allows.
-            let allowed_tokens = request
-                .max_tokens
-                .map(|limit| limit.min(target.traits.max_output.unwrap_or(u64::MAX)) / 4 * 3);
-            let tokens = wanted.min(allowed_tokens.unwrap_or(u64::MAX));
-            match wanted > 0 && tokens < model.least_budget() {
-                true => (ThinkingOrder::Nothing, true),
-                false => (ThinkingOrder::Tokens(tokens), is_other),
-            }
-        }
-        Thinking::Effort => {
-            let (word, is_other) = model.level(effort, can_stop);
-            (ThinkingOrder::Word(word), is_other)
-        }
+    let Some((order, differs)) = thinking_order(request, target, effort) else {
+        // This model cannot be told how to think. If it never thinks, it does what `none` asks for.
+        let never_thinks = target.traits.thinking == Thinking::None;
+        losses.add_if(effort != Effort::None || !never_thinks, Field::Effort);
+        return;
     };
-    losses.add_if(is_other, Field::Effort);
-    if matches!(thinking_order, ThinkingOrder::Nothing) && effort == Effort::None {
+    losses.add_if(differs, Field::Effort);
+    // The smallest thinking does not fit, and none was wanted: nothing is written, and the model
+    // decides.
+    if matches!(order, ThinkingOrder::ModelsDefault) && effort == Effort::None {
         return;
     }
     w.key("thinkingConfig").object(|w| {
-        match thinking_order {
-            ThinkingOrder::Nothing => {}
+        match order {
+            ThinkingOrder::ModelsDefault => {}
             ThinkingOrder::Tokens(tokens) => w.key("thinkingBudget").number(tokens),
             ThinkingOrder::Word(word) => w.key("thinkingLevel").text(word),
         }
@@ -258,9 +258,57 @@ fn write_thinking(options: &Options<'_>, w: &mut Writer, losses: &mut LostFields
 /// The way in which a model is asked to think.
 enum ThinkingOrder {
     /// The model thinks as it likes.
-    Nothing,
+    ModelsDefault,
+    /// At most so many tokens of thinking.
     Tokens(u64),
+    /// A level of thinking, by Google's word.
     Word(&'static str),
+}
+
+/// Returns the way in which the model is asked to think, and whether that differs from the effort.
+/// Returns `None` if it cannot be asked.
+fn thinking_order(
+    request: &Request<'_>,
+    target: &Target<'_>,
+    effort: Effort,
+) -> Option<(ThinkingOrder, bool)> {
+    let (model, can_stop) = (Model::read(target.model), target.traits.thinking_off);
+    match target.traits.thinking {
+        Thinking::None | Thinking::Unknown => None,
+        Thinking::Budget => {
+            let (wanted, differs) = model.budget(effort, can_stop);
+            // The answer needs tokens too: it keeps a quarter of those that the caller allows.
+            let allowed_tokens = request
+                .max_tokens
+                .map(|limit| limit.min(target.traits.max_output.unwrap_or(u64::MAX)) / 4 * 3);
+            let tokens = wanted.min(allowed_tokens.unwrap_or(u64::MAX));
+            if wanted > 0 && tokens < model.least_budget() {
+                Some((ThinkingOrder::ModelsDefault, true))
+            } else {
+                Some((ThinkingOrder::Tokens(tokens), differs))
+            }
+        }
+        Thinking::Effort => {
+            let (word, differs) = model.level(effort, can_stop);
+            Some((ThinkingOrder::Word(word), differs))
+        }
+    }
+}
+
+/// Returns the request's metadata if it is written as labels. Any other metadata is lost.
+fn fitting_labels<'r>(
+    request: &'r Request<'_>,
+    service: Service,
+    losses: &mut LostFields,
+) -> Option<&'r str> {
+    let metadata = request.metadata?;
+    let labels = match service {
+        Service::Vertex => valid_labels(metadata),
+        Service::Gemini => None,
+    };
+    let is_lost = labels.is_none() && !is_empty_object(metadata);
+    losses.add_if(is_lost, Field::Metadata);
+    labels
 }
 
 /// Returns the request's metadata if it can be labels. Vertex AI takes lower-case letters, digits,
@@ -281,7 +329,7 @@ fn is_label(word: &str) -> bool {
     word.len() <= 63 && word.bytes().all(is_allowed)
 }
 
-fn is_empty(object: Raw<'_>) -> bool {
+fn is_empty_object(object: Raw<'_>) -> bool {
     object
         .0
         .bytes()
