@@ -140,10 +140,16 @@ pub(super) fn write_for_service(
 /// Refuses more stop sequences than Google takes.
 fn check_stops(request: &Request<'_>) -> Result<(), FieldRefused> {
     FieldRefused::any([(
-        request.stop.len() > MAX_STOPS,
+        filled_stops(request).count() > MAX_STOPS,
         Field::Stop,
         "This model accepts at most five stop sequences.",
     )])
+}
+
+/// Returns the stop sequences that are written: all but empty ones.
+fn filled_stops<'r>(request: &'r Request<'_>) -> impl Iterator<Item = &'r str> {
+    let stops = request.stop.iter().map(|stop| &**stop);
+    stops.filter(|stop| !stop.is_empty())
 }
 
 /// Refuses a conversation that the model does not take.
@@ -187,9 +193,9 @@ fn write_generation_config(
     options.write(thinking, w, losses);
 }
 
-/// Writes the stop sequences, without empty ones.
+/// Writes the stop sequences.
 fn write_stops(options: &Options<'_>, w: &mut Writer, _: &mut LostFields) {
-    let stops = options.request.stop.iter().filter(|stop| !stop.is_empty());
+    let stops = filled_stops(options.request);
     w.list("stopSequences", stops, |w, stop| w.text(stop));
 }
 

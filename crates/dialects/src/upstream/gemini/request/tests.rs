@@ -249,6 +249,12 @@ fn stops_and_choices() {
         "",
     );
     check_config(PLAIN, r#""stop":[""],"n":8"#, r#""candidateCount":8"#, "");
+    check_config(
+        PLAIN,
+        r#""stop":["1","2","","3","4","5"]"#,
+        r#""stopSequences":["1","2","3","4","5"]"#,
+        "",
+    );
     check_refused(
         PLAIN,
         r#""stop":["1","2","3","4","5","6"]"#,
