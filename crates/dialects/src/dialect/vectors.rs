@@ -15,7 +15,7 @@ use crate::neutral::vector::{VectorText, convert_vector};
 use crate::neutral::vectors::{Inputs, Vectors};
 use crate::neutral::{Answer, AnswerFault, AnswerHeader, Refused, Request, Undo, Written};
 use crate::upstream::VectorForm;
-use crate::upstream::openai::hidden_error;
+use crate::upstream::openai::find_error;
 use crate::wire::json::{self, Cursor, Span};
 
 impl Dialect {
@@ -95,7 +95,7 @@ impl Dialect {
         } = to;
         let asked = options.undo.vectors.clone().unwrap_or_default();
         let found = Vectors::read(body, form.places).map_err(|why| {
-            hidden_error(body).map_or(AnswerFault::Nonsense(why), AnswerFault::Upstream)
+            find_error(body).map_or(AnswerFault::Nonsense(why), AnswerFault::Upstream)
         })?;
         let mut tally = Tally::new(header);
         tally.count(found.tokens());

@@ -90,7 +90,7 @@ impl Ended {
                 native: Some(word),
             })),
             Finish::Failed(word) => Err(StreamFault::Upstream(
-                error::hidden_error(text).unwrap_or_else(|| error::unfinished_answer(word)),
+                error::find_error(text).unwrap_or_else(|| error::unfinished_answer(word)),
             )),
         }
     }

@@ -161,7 +161,7 @@ impl Chunks {
                 .into_bytes()
                 .into();
             if self.scan.read(&text).is_err() {
-                return Err(error::hidden_error(data)
+                return Err(error::find_error(data)
                     .map_or(StreamFault::Broken(broken), StreamFault::Upstream));
             }
         }

@@ -13,6 +13,28 @@ use crate::upstream::quirks::Quirks;
 use crate::wire::starts_with_any;
 use crate::wire::without_bom;
 
+/// The largest body in which an error is looked for. Errors are small, and reading takes ten times
+/// a body's size in memory.
+const MAX_SEARCHED_BODY: usize = 256 * 1024;
+/// The longest message of an upstream that is kept. Some messages quote the whole request.
+const MAX_MESSAGE: usize = 1024;
+/// The longest type, code, or name of a field.
+const MAX_WORD: usize = 128;
+/// The longest excerpt, for a log, of a body in an unknown form.
+const MAX_EXCERPT: usize = 512;
+/// The longest wait in seconds: a day.
+const MAX_WAIT: f64 = 86_400.0;
+
+/// The names that servers give to the text of an error.
+const MESSAGE_NAMES: [&str; 6] = [
+    "message",
+    "detail",
+    "msg",
+    "error_message",
+    "title",
+    "statusText",
+];
+
 /// Reads an answer with the status of an error. The server's quirks may change the status.
 pub fn read_refusal(
     quirks: &Quirks,
@@ -51,9 +73,9 @@ pub fn read_error(body: &[u8], content_type: Option<&str>) -> UpstreamError {
     .with_excerpt(body)
 }
 
-/// Finds the error in a body or an event that should be an answer or a chunk, if it has one.
-pub(crate) fn hidden_error(json: &[u8]) -> Option<UpstreamError> {
-    let object = read_object(Some(json).filter(|json| json.len() <= MAX_HIDDEN)?)?;
+/// Finds the error in a body or an event that was sent as an answer. A long body is not searched.
+pub(crate) fn find_error(json: &[u8]) -> Option<UpstreamError> {
+    let object = read_object(Some(json).filter(|json| json.len() <= MAX_SEARCHED_BODY)?)?;
     if object.get("error").is_some_and(reports_error) {
         return Some(error_from_object(&object));
     }
@@ -100,16 +122,6 @@ pub(super) fn without_reason() -> UpstreamError {
     }
 }
 
-/// The largest body in which an error is looked for. Errors are small, and reading takes ten times
-/// a body's size in memory.
-const MAX_HIDDEN: usize = 256 * 1024;
-/// The longest message of an upstream that is kept. Some messages quote the whole request.
-const MAX_MESSAGE: usize = 1024;
-/// The longest type, code, or name of a field.
-const MAX_WORD: usize = 128;
-/// The longest excerpt, for a log, of a body in an unknown form.
-const MAX_EXCERPT: usize = 512;
-
 /// Returns the object in a body. Gemini's errors come as an array of one.
 fn read_object(body: &[u8]) -> Option<Map<String, Value>> {
     let body = without_bom(body);
@@ -145,46 +157,56 @@ fn is_flat_error(object: &Map<String, Value>) -> bool {
         || own_status(object).is_some()
 }
 
+/// Reads the error in an object: in its member `error`, and then in the object itself.
 fn error_from_object(object: &Map<String, Value>) -> UpstreamError {
     let nothing = Map::new();
     let (inner, text) = match object.get("error") {
         Some(Value::Object(inner)) => (inner, None),
         other => (&nothing, other.filter(|other| reports_error(other))),
     };
-    let both = [inner, object];
-    let message = [
-        "message",
-        "detail",
-        "msg",
-        "error_message",
-        "title",
-        "statusText",
-    ];
-    let message = text.and_then(find_text).or_else(|| {
-        both.iter()
-            .find_map(|from| message.iter().find_map(|name| find_text(from.get(*name)?)))
-    });
-    let kind = first_word(&both, &["type", "error_type"]).filter(|kind| kind != "error");
-    // Gemini's status is a word.
-    let kind = kind
-        .or_else(|| first_word(&both, &["status"]).filter(|status| status.parse::<u16>().is_err()));
-    let message = message.unwrap_or_else(|| NO_REASON.to_owned());
+    let places = [inner, object];
+    let message = text
+        .and_then(find_text)
+        .or_else(|| {
+            places.iter().find_map(|place| {
+                MESSAGE_NAMES
+                    .iter()
+                    .find_map(|name| find_text(place.get(*name)?))
+            })
+        })
+        .unwrap_or_else(|| NO_REASON.to_owned());
+    let kind = first_word(&places, &["type", "error_type"])
+        .filter(|kind| kind != "error")
+        // Gemini's status is a word.
+        .or_else(|| {
+            first_word(&places, &["status"]).filter(|status| status.parse::<u16>().is_err())
+        });
     let mut error = UpstreamError {
-        status: both.iter().find_map(|from| own_status(from)),
+        status: places.iter().find_map(|place| own_status(place)),
         kind,
-        code: first_word(&both, &["code"]),
-        param: first_word(&both, &["param"]).map(String::into_boxed_str),
+        code: first_word(&places, &["code"]),
+        param: first_word(&places, &["param"]).map(String::into_boxed_str),
         field: None,
         retry_after: read_wait(&message),
         message,
         excerpt: None,
     };
+    correct_error(&mut error, inner, object);
+    error
+}
+
+/// Corrects the status and the code of errors that servers report in their own way.
+fn correct_error(
+    error: &mut UpstreamError,
+    inner: &Map<String, Value>,
+    object: &Map<String, Value>,
+) {
     if error.kind.as_deref() == Some("exceed_context_size_error") || is_too_long(&error.message) {
-        // Other servers use 422, and even 403: seen at TGI and Together.
+        // Some servers answer 422, or even 403 (seen at TGI and Together).
         error.set(400, "context_length_exceeded");
     } else if error.is_filtered() {
         error.status = Some(400);
-    } else if is_filtered(&error, inner, object) {
+    } else if has_filter_marks(error, inner, object) {
         error.set(400, "content_filter");
     } else if error.message.starts_with("Incorrect API key") {
         // xAI answers 400, as if the caller were at fault.
@@ -193,7 +215,6 @@ fn error_from_object(object: &Map<String, Value>) -> UpstreamError {
         // OpenAI answers 401 also if the key is good, and only may not do this.
         error.set(403, "missing_scopes");
     }
-    error
 }
 
 /// Returns whether the message means, in a server's own words, that the prompt is too long for the
@@ -214,14 +235,14 @@ fn is_too_long(message: &str) -> bool {
     WORDS.iter().any(|words| message.contains(words))
 }
 
-/// Returns whether an error means, in a server's own words, that a filter stopped the prompt or the
-/// answer. Some servers use 403 for this, but it is not the account that is refused.
-fn is_filtered(
+/// Returns whether an error means that a filter stopped the prompt or the answer, though its code
+/// is not OpenAI's. Some servers use 403 for this, but it is not the account that is refused.
+fn has_filter_marks(
     error: &UpstreamError,
     inner: &Map<String, Value>,
     object: &Map<String, Value>,
 ) -> bool {
-    // Moonshot and Alibaba, whose errors have another code next to the type, or none.
+    // Moonshot and Alibaba: as the type or the code.
     const WORDS: [&str; 4] = [
         "content_filter",
         "content_policy_violation",
@@ -267,21 +288,22 @@ fn read_wait(message: &str) -> Option<Duration> {
     {
         let (number, unit) = rest.split_at_checked(end)?;
         let letters = unit.trim_start();
-        let scale = match letters {
-            _ if letters.starts_with("ms") || letters.starts_with("milli") => 0.001,
-            _ if letters.starts_with('s') => 1.0,
-            _ if letters.starts_with('m') => 60.0,
-            _ if letters.starts_with('h') => 3600.0,
-            _ => break,
+        let scale = if letters.starts_with("ms") || letters.starts_with("milli") {
+            0.001
+        } else if letters.starts_with('s') {
+            1.0
+        } else if letters.starts_with('m') {
+            60.0
+        } else if letters.starts_with('h') {
+            3600.0
+        } else {
+            break;
         };
         seconds = Some(seconds.unwrap_or(0.0) + number.parse::<f64>().ok()? * scale);
         rest = letters.trim_start_matches(|c: char| c.is_ascii_alphabetic());
     }
     Duration::try_from_secs_f64(seconds?.min(MAX_WAIT)).ok()
 }
-
-/// The longest wait in seconds: a day.
-const MAX_WAIT: f64 = 86_400.0;
 
 /// Finds the text in a value of any form.
 fn find_text(value: &Value) -> Option<String> {
@@ -291,7 +313,7 @@ fn find_text(value: &Value) -> Option<String> {
         // FastAPI: [{"loc":["body","stop"],"msg":"…","type":"…"}]
         Value::Array(list) => list
             .iter()
-            .filter_map(place_and_words)
+            .filter_map(entry_text)
             .collect::<Vec<_>>()
             .join("; "),
         Value::Object(object) => match ["message", "detail", "msg"]
@@ -306,7 +328,8 @@ fn find_text(value: &Value) -> Option<String> {
     (!text.is_empty()).then(|| shorten_text(&text, MAX_MESSAGE))
 }
 
-fn place_and_words(entry: &Value) -> Option<String> {
+/// Writes one entry of a list of errors, with the place that it names: `body.stop: …`.
+fn entry_text(entry: &Value) -> Option<String> {
     let text = find_text(entry)?;
     let Some(location) = entry.get("loc").and_then(Value::as_array) else {
         return Some(text);
@@ -321,6 +344,7 @@ fn place_and_words(entry: &Value) -> Option<String> {
     Some(format!("{}: {text}", location.join(".")))
 }
 
+/// Returns the first text or number under these names. Those of the first object count first.
 fn first_word(objects: &[&Map<String, Value>], names: &[&str]) -> Option<String> {
     objects.iter().find_map(|object| {
         names.iter().find_map(|name| match object.get(*name)? {
@@ -335,7 +359,7 @@ fn first_word(objects: &[&Map<String, Value>], names: &[&str]) -> Option<String>
     })
 }
 
-/// Returns the status that an error has for itself, as a number or as digits.
+/// Returns the HTTP status that an error names in its body, as a number or as digits.
 fn own_status(object: &Map<String, Value>) -> Option<u16> {
     [
         "status_code",

@@ -76,7 +76,7 @@ mod template;
 pub use answer::{answer_as_stream, correct_answer, reported_usage};
 pub(crate) use chunks::Chunks;
 pub(crate) use compose::{compose_request, is_thinking_model};
-pub(crate) use error::{hidden_error, unfinished_answer};
+pub(crate) use error::{find_error, unfinished_answer};
 pub use error::{read_error, read_refusal};
 pub use request::{WriteTarget, write_request};
 pub(crate) use standard::{StandardChunks, read_answer};

@@ -9,7 +9,7 @@ use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
 use super::embed;
-use super::error::hidden_error;
+use super::error::find_error;
 use crate::neutral::usage::{MAX_TOKENS, Source, Units, Usage};
 use crate::neutral::{
     AnswerFault, Emit, Endpoint, EndpointAnswer, Event, Field, FieldRefused, Finish, Reader,
@@ -62,7 +62,7 @@ type ReadAnswer = fn(&str, &[u8], Emit<'_>) -> Result<(), AnswerFault>;
 /// on after it.
 pub(crate) fn passing_event(data: &[u8], usage: &mut Usage) -> StreamResult<bool> {
     if memchr::memmem::find(data, b"\"error\"").is_some()
-        && let Some(error) = hidden_error(data)
+        && let Some(error) = find_error(data)
     {
         return Err(StreamFault::Upstream(error));
     }
@@ -250,7 +250,7 @@ impl<'a> Answer<'a> {
             .map_err(|_| AnswerFault::Nonsense("the answer is no object of JSON"))?;
         if !is_one(&answer) {
             let nonsense = AnswerFault::Nonsense("the answer has no list of results, and no text");
-            return Err(hidden_error(body).map_or(nonsense, AnswerFault::Upstream));
+            return Err(find_error(body).map_or(nonsense, AnswerFault::Upstream));
         }
         // An answer that is not written token by token has no completion.
         let meta = || answer.meta.as_ref()?.tokens.as_ref();
@@ -365,7 +365,7 @@ impl Reader for Continuation {
         let nonsense = |_| StreamFault::Broken("an event that is no object of JSON");
         let piece: Object<Answer<'_>> = serde_json::from_slice(data).map_err(nonsense)?;
         if piece.error.is_some()
-            && let Some(error) = hidden_error(data)
+            && let Some(error) = find_error(data)
         {
             return Err(StreamFault::Upstream(error));
         }

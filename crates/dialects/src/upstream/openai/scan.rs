@@ -264,7 +264,7 @@ impl Scan {
         if !is_error && self.x_groq.is_none() && !self.lacks_choices(text) {
             return None;
         }
-        error::hidden_error(text).or_else(|| is_error.then(error::without_reason))
+        error::find_error(text).or_else(|| is_error.then(error::without_reason))
     }
 
     /// Returns whether there are no choices, or `null` in their place.

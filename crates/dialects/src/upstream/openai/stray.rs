@@ -34,7 +34,7 @@ impl Strays {
             return None;
         }
         self.text.extend_from_slice(line);
-        let found = error::hidden_error(&self.text);
+        let found = error::find_error(&self.text);
         if found.is_some() || serde_json::from_slice::<IgnoredAny>(&self.text).is_ok() {
             self.forget();
         }

@@ -196,7 +196,7 @@ fn answers_and_chunks_hide_no_error() {
         "[]",
         "nonsense",
     ] {
-        assert_eq!(hidden_error(json.as_bytes()), None, "{json}");
+        assert_eq!(find_error(json.as_bytes()), None, "{json}");
     }
 }
 
