@@ -299,7 +299,11 @@ fn read_wait(message: &str) -> Option<Duration> {
         } else {
             break;
         };
-        seconds = Some(seconds.unwrap_or(0.0) + number.parse::<f64>().ok()? * scale);
+        // The point of a sentence's end is no number, and the next sentence may begin with a unit.
+        let Ok(number) = number.parse::<f64>() else {
+            break;
+        };
+        seconds = Some(seconds.unwrap_or(0.0) + number * scale);
         rest = letters.trim_start_matches(|c: char| c.is_ascii_alphabetic());
     }
     Duration::try_from_secs_f64(seconds?.min(MAX_WAIT)).ok()

@@ -413,6 +413,8 @@ fn waits_are_read_from_words() {
             Some(7_660),
         ),
         ("Please try again in 20ms.", Some(20)),
+        ("Please try again in 6s. however you ask", Some(6_000)),
+        ("Please retry after 6 seconds. see the docs", Some(6_000)),
         ("Please try again in 1m2.5s.", Some(62_500)),
         ("Please try again in 2h0m1s", Some(7_201_000)),
         ("Please retry after 1 minute", Some(60_000)),
