@@ -17,22 +17,25 @@ pub struct PathRequest {
     pub stream: bool,
 }
 
-/// A slash, and the five bytes that the last part of each of our paths has at least.
-const END_LENGTH: usize = 6;
+/// The bytes at a path's end that the quick test compares: a slash and five more. They must lie in
+/// the last part of each of our paths; the shortest is `edits`. In a shorter one, surplus slashes
+/// would be refused.
+const QUICK_TEST_BYTES: usize = 6;
 
 /// Routes a fixed path, which names no model unless it is one of Azure's.
 pub(super) fn route_fixed(path: &str, wanted: &'static str) -> Option<PathRequest> {
-    // A quick test first: most paths belong to other doors, and end otherwise. At most the last
-    // part and the slash before it are compared, so surplus slashes make no difference.
-    let end = wanted
-        .get(wanted.len().saturating_sub(END_LENGTH)..)
+    // A quick test first, since most paths belong to other doors. It looks at no slash but the one
+    // before the last part, so surplus slashes make no difference.
+    let quick_end = wanted
+        .get(wanted.len().saturating_sub(QUICK_TEST_BYTES)..)
         .unwrap_or(wanted);
-    if !path.ends_with(end) && !path.ends_with('/') {
+    if !path.ends_with(quick_end) && !path.ends_with('/') {
         return None;
     }
     let wanted = bare_path(wanted);
-    let ends = path_after(path, wanted).is_some_and(|rest| rest.trim_end_matches('/').is_empty());
-    if ends {
+    let is_whole_path =
+        path_after(path, wanted).is_some_and(|rest| rest.trim_end_matches('/').is_empty());
+    if is_whole_path {
         Some(PathRequest::default())
     } else {
         route_deployment(path, wanted)
@@ -60,11 +63,10 @@ fn servers_have(servers: Servers, wanted: &str) -> bool {
     endpoints.any(|endpoint| endpoint.is_at(servers) && bare_path(endpoint.path()) == wanted)
 }
 
-/// Routes `/openai/deployments/{model}/…`.
+/// Routes `/openai/deployments/{model}/…`, which Azure's clients use. The model may have slashes.
 fn route_deployment(path: &str, wanted: &str) -> Option<PathRequest> {
     let path = path_under(path_under(skip_slashes(path)?, "openai")?, "deployments")?;
-    // Only Azure's paths with a dated API version name a deployment. Go on only if they have this
-    // endpoint.
+    // Azure has only some endpoints below a deployment: those with a dated API version.
     if !servers_have(Servers::DatedAzure, wanted) {
         return None;
     }
@@ -80,13 +82,13 @@ fn route_deployment(path: &str, wanted: &str) -> Option<PathRequest> {
     })
 }
 
-/// Returns a path without the slashes before it, and without Azure's beginning if the wanted path
-/// may have that.
+/// Returns a path without the slashes before it. Azure's `openai` is left out too, if OpenAI's
+/// servers have the wanted path, or it is the list of models.
 pub(super) fn without_azure<'p>(path: &'p str, wanted: &str) -> Option<&'p str> {
     let path = skip_slashes(path)?;
     if let Some(rest) = path_under(path, "openai") {
-        let may_have_azures_start = wanted == "models" || servers_have(Servers::OpenAi, wanted);
-        if may_have_azures_start {
+        let is_openais_path = wanted == "models" || servers_have(Servers::OpenAi, wanted);
+        if is_openais_path {
             return Some(rest);
         }
     }
@@ -98,7 +100,7 @@ pub(super) fn route_models(path: &str) -> Option<ModelsAsked> {
     let rest = path.strip_prefix("models")?;
     match skip_slashes(rest) {
         None => rest.is_empty().then_some(ModelsAsked::List),
-        // Slashes between are a part of the id.
+        // Slashes inside the id belong to it: `models/org/m`.
         Some(id) => match id.trim_end_matches('/') {
             "" => Some(ModelsAsked::List),
             id => String::from_utf8(percent::decode_text(id)?)
@@ -108,7 +110,9 @@ pub(super) fn route_models(path: &str) -> Option<ModelsAsked> {
     }
 }
 
-/// Returns the rest of a path after this path: nothing, or a slash and more.
+/// Returns what follows the wanted path: nothing, or a slash and more. `wanted` is without `/v1`.
+/// The path may have it, and more than one slash between its parts. Returns `None` if it is another
+/// path.
 pub(super) fn path_after<'p>(path: &'p str, wanted: &str) -> Option<&'p str> {
     let path = without_azure(path, wanted)?;
     let mut rest = path_under(path, "v1").unwrap_or(path);
@@ -120,18 +124,16 @@ pub(super) fn path_after<'p>(path: &'p str, wanted: &str) -> Option<&'p str> {
     if let Some(rest) = rest.strip_prefix(wanted) {
         return (rest.is_empty() || rest.starts_with('/')).then_some(rest);
     }
-    for (number, part) in wanted.split('/').enumerate() {
-        rest = if number == 0 {
-            rest
-        } else {
-            skip_slashes(rest)?
-        }
-        .strip_prefix(part)?;
+    // The parts one by one, with one slash or more between them.
+    let mut parts = wanted.split('/');
+    rest = rest.strip_prefix(parts.next()?)?;
+    for part in parts {
+        rest = skip_slashes(rest)?.strip_prefix(part)?;
     }
     (rest.is_empty() || rest.starts_with('/')).then_some(rest)
 }
 
-/// Returns the path below a first part.
+/// Returns the path below its first part, if that is `part`.
 pub(super) fn path_under<'p>(path: &'p str, part: &str) -> Option<&'p str> {
     path.strip_prefix(part).and_then(skip_slashes)
 }
@@ -158,13 +160,10 @@ mod tests {
     fn after_each_part<'p>(path: &'p str, wanted: &str) -> Option<&'p str> {
         let path = without_azure(path, wanted)?;
         let mut rest = path_under(path, "v1").unwrap_or(path);
-        for (number, part) in wanted.split('/').enumerate() {
-            rest = if number == 0 {
-                rest
-            } else {
-                skip_slashes(rest)?
-            }
-            .strip_prefix(part)?;
+        let mut parts = wanted.split('/');
+        rest = rest.strip_prefix(parts.next()?)?;
+        for part in parts {
+            rest = skip_slashes(rest)?.strip_prefix(part)?;
         }
         (rest.is_empty() || rest.starts_with('/')).then_some(rest)
     }
