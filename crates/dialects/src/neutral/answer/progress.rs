@@ -124,7 +124,7 @@ impl AnswerProgress {
                 self.tally.add_sealed_thought(signature);
                 self.thoughts
                     .iter_mut()
-                    .for_each(|thoughts| thoughts.signed(signature));
+                    .for_each(|thoughts| thoughts.end_signed(signature));
                 if !self.hide_reasoning {
                     self.interrupt();
                     self.end_thought(signature, false, writer);
@@ -135,7 +135,7 @@ impl AnswerProgress {
                 self.tally.add_sealed_thought(data);
                 self.thoughts
                     .iter_mut()
-                    .for_each(|thoughts| thoughts.redacted(data));
+                    .for_each(|thoughts| thoughts.add_redacted(data));
                 if !self.hide_reasoning {
                     self.interrupt();
                     self.end_thought(data, true, writer);
@@ -221,7 +221,7 @@ impl AnswerProgress {
     pub(crate) fn kept_thoughts(&mut self) -> Vec<Kept> {
         self.thoughts
             .as_mut()
-            .map(|thoughts| thoughts.kept_thoughts())
+            .map(|thoughts| thoughts.take_kept())
             .unwrap_or_default()
     }
 
@@ -312,7 +312,7 @@ impl AnswerProgress {
         self.unsigned = self.seal.as_ref().and_then(|seal| seal.0.signature());
         let (choice_index, _) = self.choice(index)?;
         if let Some(thoughts) = self.thoughts.as_mut().filter(|_| choice_index == 0) {
-            thoughts.thought(text);
+            thoughts.add_text(text);
         }
         if !self.hide_reasoning {
             self.choice(index)?.1.is_interrupted = true;
@@ -381,7 +381,7 @@ impl AnswerProgress {
         let kept = self
             .thoughts
             .as_mut()
-            .and_then(|thoughts| thoughts.called(choice_index == 0, &id, signature));
+            .and_then(|thoughts| thoughts.begin_call(choice_index == 0, &id, signature));
         let sealed;
         let signature = match writer.carries() {
             Carries::Nowhere => signature,

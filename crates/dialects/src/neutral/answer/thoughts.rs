@@ -7,6 +7,9 @@
 use super::Kept;
 use crate::neutral::Thought;
 
+/// The most bytes of thoughts and signatures that an answer may leave behind.
+pub(crate) const MAX_KEPT: usize = 1024 * 1024;
+
 /// The thoughts of an answer's first choice, and the signatures of all calls.
 #[derive(Debug, Default)]
 pub(crate) struct Thoughts {
@@ -15,25 +18,23 @@ pub(crate) struct Thoughts {
     /// The thoughts whose call has not come yet.
     pending: Vec<Thought<'static>>,
     kept: Vec<Kept>,
-    /// The bytes of everything that is kept.
+    /// The bytes of all that came, kept or not.
     bytes: usize,
+    /// True if there was too much to keep: then all thoughts are dropped.
     pub(super) is_too_much: bool,
 }
 
-/// The most bytes of thoughts and signatures that an answer may leave behind.
-pub(crate) const MAX_KEPT: usize = 1024 * 1024;
-
 impl Thoughts {
     /// Adds text to the current thought.
-    pub(crate) fn thought(&mut self, text: &str) {
-        if self.has_room(text.len()) {
+    pub(crate) fn add_text(&mut self, text: &str) {
+        if self.take_room(text.len()) {
             self.text.push_str(text);
         }
     }
 
     /// Ends the current thought with its signature.
-    pub(crate) fn signed(&mut self, signature: &str) {
-        if self.has_room(signature.len()) {
+    pub(crate) fn end_signed(&mut self, signature: &str) {
+        if self.take_room(signature.len()) {
             let text = std::mem::take(&mut self.text);
             self.pending.push(Thought {
                 text: text.into(),
@@ -44,8 +45,8 @@ impl Thoughts {
     }
 
     /// Adds a redacted thought, which no caller may read.
-    pub(crate) fn redacted(&mut self, data: &str) {
-        if self.has_room(data.len()) {
+    pub(crate) fn add_redacted(&mut self, data: &str) {
+        if self.take_room(data.len()) {
             self.pending.push(Thought {
                 redacted: Some(data.to_owned().into()),
                 ..Thought::default()
@@ -56,13 +57,13 @@ impl Thoughts {
     /// Begins a call, and keeps the thoughts that led to it. `is_first_choice` is true if the call
     /// belongs to the first choice, to which the thoughts belong. Returns the thoughts that are
     /// kept for the call.
-    pub(crate) fn called(
+    pub(crate) fn begin_call(
         &mut self,
         is_first_choice: bool,
         id: &str,
         signature: Option<&str>,
     ) -> Option<&Kept> {
-        if !self.has_room(id.len() + signature.map_or(0, str::len)) {
+        if !self.take_room(id.len() + signature.map_or(0, str::len)) {
             return None;
         }
         let mut thoughts = if is_first_choice {
@@ -87,11 +88,14 @@ impl Thoughts {
         self.kept.last()
     }
 
-    pub(crate) fn kept_thoughts(&mut self) -> Vec<Kept> {
+    /// Takes the thoughts that were kept, by their calls.
+    pub(crate) fn take_kept(&mut self) -> Vec<Kept> {
         std::mem::take(&mut self.kept)
     }
 
-    fn has_room(&mut self, bytes: usize) -> bool {
+    /// Counts more bytes. Returns whether they may be kept. If they are too many, everything is
+    /// dropped, and nothing more is kept.
+    fn take_room(&mut self, bytes: usize) -> bool {
         self.bytes = self.bytes.saturating_add(bytes);
         if self.bytes > MAX_KEPT && !self.is_too_much {
             *self = Self {
