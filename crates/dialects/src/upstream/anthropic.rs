@@ -68,7 +68,7 @@ pub static PROTOCOL: Protocol = Protocol {
 };
 
 /// The translation at other providers' servers. Their counts of tokens may be estimates.
-pub(super) const ELSEWHERE: Translation = Translation {
+pub(super) const THIRD_PARTY_TRANSLATION: Translation = Translation {
     counting: None,
     ..TRANSLATION
 };

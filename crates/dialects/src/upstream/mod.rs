@@ -26,7 +26,7 @@ pub use protocol::{
     SignsWith, Translation,
 };
 
-/// All dialects. The demo stands last.
+/// All dialects, in the order in which errors and the schema list them.
 pub static ALL: [&Protocol; 9] = [
     &openai::PROTOCOL,
     &azure::PROTOCOL,
@@ -42,7 +42,7 @@ pub static ALL: [&Protocol; 9] = [
 /// The names of all dialects.
 #[expect(
     clippy::indexing_slicing,
-    reason = "the compiler does it, and would not compile a panic"
+    reason = "it runs in the compiler, where a panic is an error"
 )]
 pub static NAMES: [&str; ALL.len()] = {
     let mut names = [""; ALL.len()];
@@ -54,32 +54,34 @@ pub static NAMES: [&str; ALL.len()] = {
     names
 };
 
-/// Returns the protocols of kinds of endpoint at the servers of a protocol.
+/// Returns the protocols by which servers are asked for these kinds of endpoint. `servers_chat` is
+/// their protocol for chat.
 #[expect(
     clippy::indexing_slicing,
-    reason = "the compiler does it, and would not compile a panic"
+    reason = "it runs in the compiler, where a panic is an error"
 )]
 pub(crate) const fn endpoint_protocols<const N: usize>(
-    chat: &Protocol,
+    servers_chat: &Protocol,
     endpoints: &[Endpoint; N],
 ) -> [Protocol; N] {
-    let (mut protocols, mut index) = ([*chat; N], 0);
+    let (mut protocols, mut index) = ([*servers_chat; N], 0);
     while index < N {
-        protocols[index] = endpoint_protocol(chat, endpoints[index]);
+        protocols[index] = endpoint_protocol(servers_chat, endpoints[index]);
         index += 1;
     }
     protocols
 }
 
-/// Returns the protocol of a kind of endpoint at the servers of a protocol.
+/// Returns the protocol by which servers are asked for a kind of endpoint: all that is not written
+/// here is as for chat.
 #[expect(
     clippy::wildcard_enum_match_arm,
-    reason = "a new kind of endpoint passes, as all others do"
+    reason = "a new kind of endpoint gets the translation that most have"
 )]
-const fn endpoint_protocol(chat: &Protocol, endpoint: Endpoint) -> Protocol {
+const fn endpoint_protocol(servers_chat: &Protocol, endpoint: Endpoint) -> Protocol {
     let name = endpoint.name();
     match endpoint {
-        Endpoint::Chat => *chat,
+        Endpoint::Chat => *servers_chat,
         Endpoint::Responses => Protocol {
             endpoint,
             name,
@@ -88,21 +90,21 @@ const fn endpoint_protocol(chat: &Protocol, endpoint: Endpoint) -> Protocol {
             model_in_path: |_| false,
             quirks_of_version: None,
             translation: Some(openai::responses::TRANSLATION),
-            ..*chat
+            ..*servers_chat
         },
         Endpoint::Messages => Protocol {
             endpoint,
             name,
             family: anthropic::PROTOCOL.family,
-            translation: Some(anthropic::ELSEWHERE),
+            translation: Some(anthropic::THIRD_PARTY_TRANSLATION),
             error: anthropic::PROTOCOL.error,
-            ..*chat
+            ..*servers_chat
         },
         _ => Protocol {
             endpoint,
             name,
             translation: Some(openai::other_endpoints::endpoint_translation(endpoint)),
-            ..*chat
+            ..*servers_chat
         },
     }
 }
@@ -113,7 +115,7 @@ impl Protocol {
         ALL.iter().copied().find(|protocol| protocol.name == name)
     }
 
-    /// Returns the protocol of a kind of endpoint, if its servers may have one.
+    /// Returns the protocol for a kind of endpoint, if the servers may have that kind.
     pub fn for_endpoint(&'static self, endpoint: Endpoint) -> Option<&'static Protocol> {
         if endpoint == self.endpoint {
             return Some(self);
