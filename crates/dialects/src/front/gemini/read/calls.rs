@@ -6,18 +6,20 @@ use std::collections::{HashMap, HashSet, VecDeque};
 
 use crate::neutral::Call;
 
-/// The calls since the last results.
+/// The calls since the last results. A call after a result begins anew.
 #[derive(Default)]
 pub(super) struct Calls<'a> {
     ids: HashSet<Cow<'a, str>>,
     /// The ids of the calls, by the name of the function and in order.
     by_name: HashMap<Cow<'a, str>, VecDeque<Cow<'a, str>>>,
+    /// The ids of the calls that have a result.
     answered: HashSet<Cow<'a, str>>,
 }
 
 impl<'a> Calls<'a> {
     /// Notes a call.
     pub(super) fn add(&mut self, call: &Call<'a>) {
+        // A result came after the calls before: this is a call of a new turn.
         if !self.answered.is_empty() {
             *self = Self::default();
         }
@@ -28,8 +30,13 @@ impl<'a> Calls<'a> {
             .push_back(call.id.clone());
     }
 
-    /// Returns the id of the call to which a result of this function belongs, if there is one.
-    pub(super) fn answer(&mut self, id: Option<Cow<'a, str>>, name: &str) -> Option<Cow<'a, str>> {
+    /// Returns the id for a result of this function: that of the call to which it belongs. Without
+    /// such a call, the id stays as the caller wrote it, if it wrote one.
+    pub(super) fn take_call_for(
+        &mut self,
+        id: Option<Cow<'a, str>>,
+        name: &str,
+    ) -> Option<Cow<'a, str>> {
         if let Some(id) = id.as_ref().filter(|id| self.ids.contains(*id)) {
             self.answered.insert(id.clone());
             return Some(id.clone());
@@ -37,6 +44,7 @@ impl<'a> Calls<'a> {
         let Some(queue) = self.by_name.get_mut(name) else {
             return id;
         };
+        // Calls that were answered by their id are passed over.
         while let Some(next) = queue.pop_front() {
             if self.answered.insert(next.clone()) {
                 return Some(next);

@@ -103,7 +103,7 @@ impl<'a> Parts<'a> {
         let has_results = !self.results.is_empty();
         for (number, ToolOutcome { id, name, content }) in self.results.into_iter().enumerate() {
             let id = calls
-                .answer(id, &name)
+                .take_call_for(id, &name)
                 .unwrap_or_else(|| Cow::Owned(format!("result_{index}_{number}")));
             list.push(Message {
                 role: Role::Tool,
