@@ -1,8 +1,9 @@
-//! The reasons for which the choices of an answer ended, as a small set.
+//! The reasons for which the choices of an answer ended, as a small set that is copied freely.
+//! Traces show them, in OpenAI's words.
 
 use super::event::Finish;
 
-/// The words of OpenAI's format: one bit for each.
+/// OpenAI's words for the reasons. The bit of a word is its index here.
 const WORDS: [&str; 5] = [
     "stop",
     "length",
@@ -25,19 +26,19 @@ impl EndReasons {
 
     /// Adds a reason.
     pub(crate) fn add_finish(&mut self, finish: Finish) {
-        self.0 |= match finish {
-            Finish::Stop => 1,
-            Finish::Length => 1 << 1,
-            Finish::Calls => 1 << 2,
-            Finish::Filtered => 1 << 3,
-        };
+        self.add(match finish {
+            Finish::Stop => "stop",
+            Finish::Length => "length",
+            Finish::Calls => "tool_calls",
+            Finish::Filtered => "content_filter",
+        });
     }
 
     /// Returns the reasons in OpenAI's words.
     pub fn words(self) -> impl Iterator<Item = &'static str> {
         (0..)
             .zip(WORDS)
-            .filter_map(move |(bit, word)| (self.0 >> bit & 1 == 1).then_some(word))
+            .filter_map(move |(bit, word)| ((self.0 >> bit) & 1 == 1).then_some(word))
     }
 }
 
