@@ -14,23 +14,25 @@ pub(super) struct Parts {
 pub(super) fn read_parts(json: &[u8]) -> Parts {
     let mut parts = Parts::default();
     let mut cursor = Cursor::new(json);
-    // The text was scanned before, so this cannot fail.
+    // The whole body was scanned before this, so it is valid JSON and nothing here fails.
     let _read = match cursor.kind() {
-        Ok(Kind::Array) => cursor.array(|cursor, _| parts.part(cursor)),
-        Ok(_) => parts.part(&mut cursor),
+        Ok(Kind::Array) => cursor.array(|cursor, _| parts.append_part(cursor)),
+        Ok(_) => parts.append_part(&mut cursor),
         Err(broken) => Err(broken),
     };
     parts
 }
 
 impl Parts {
-    fn part(&mut self, cursor: &mut Cursor<'_>) -> ScanResult<Span> {
+    /// Reads one part, and appends its text or its thinking.
+    fn append_part(&mut self, cursor: &mut Cursor<'_>) -> ScanResult<Span> {
         if cursor.kind()? != Kind::Object {
             return append_string(&mut self.text, cursor);
         }
         let json = cursor.text();
         cursor.object(|cursor, key| match span_bytes(json, &key) {
             br#""text""# => append_string(&mut self.text, cursor),
+            // Mistral sends a list. A string is read, too.
             br#""thinking""# if cursor.kind()? == Kind::Array => {
                 cursor.array(|cursor, _| append_texts(&mut self.thinking, cursor))
             }
@@ -40,22 +42,22 @@ impl Parts {
     }
 }
 
-/// Appends the `text` of an object.
-fn append_texts(to: &mut String, cursor: &mut Cursor<'_>) -> ScanResult<Span> {
+/// Appends one element of `thinking`: a string, or the `text` of an object.
+fn append_texts(out: &mut String, cursor: &mut Cursor<'_>) -> ScanResult<Span> {
     if cursor.kind()? != Kind::Object {
-        return append_string(to, cursor);
+        return append_string(out, cursor);
     }
     let json = cursor.text();
     cursor.object(|cursor, key| match span_bytes(json, &key) {
-        br#""text""# => append_string(to, cursor),
+        br#""text""# => append_string(out, cursor),
         _ => cursor.value(),
     })
 }
 
 /// Appends a string. Any other value is ignored.
-fn append_string(to: &mut String, cursor: &mut Cursor<'_>) -> ScanResult<Span> {
+fn append_string(out: &mut String, cursor: &mut Cursor<'_>) -> ScanResult<Span> {
     let value = cursor.value()?;
-    to.push_str(&text_of(cursor.text(), &value).unwrap_or_default());
+    out.push_str(&text_of(cursor.text(), &value).unwrap_or_default());
     Ok(value)
 }
 
