@@ -78,7 +78,7 @@ impl ComposedChunks {
     fn write(&mut self, out: &mut Vec<u8>) -> StreamResult<()> {
         let read = self.draft.writing(out, |draft| {
             self.reader
-                .events(&self.standard, &mut |event| draft.take(event))
+                .read_events(&self.standard, &mut |event| draft.take(event))
         });
         self.standard.clear();
         read.map_err(StreamFault::Broken)?;

@@ -3,6 +3,9 @@
 //!
 //! Events have one call after the other. Servers may write several calls at once, or text in the
 //! middle of a call: parts that cannot be emitted yet wait here, up to a limit.
+//!
+//! Most chunks equal the one before but for their text. Such a chunk is not parsed: [`Repeat`]
+//! finds its text, and [`TextPlace`] says what the text is.
 
 use std::borrow::Cow;
 use std::collections::VecDeque;
@@ -106,16 +109,16 @@ pub(crate) struct StandardChunks {
     choices: Vec<ChoiceCalls>,
     /// URLs of sources that are for no place of the text. The last list counts.
     sources: Vec<String>,
-    /// The last chunk that had a text and nothing else.
-    last: Repeat<TextPlace>,
+    /// The form of the last chunk, if it had one text and nothing else, and what such a text is.
+    pattern: Repeat<TextPlace>,
 }
 
-/// The place of a chunk's only text.
+/// What the only text of a chunk is.
 #[derive(Debug, Clone, Copy)]
 enum TextPlace {
-    /// The text is a choice's own.
-    Spoken(u32, Speech),
-    /// It is a fragment of the arguments of a choice's call with this number.
+    /// Speech of this choice: text outside its calls.
+    Speech(u32, Speech),
+    /// A fragment of the arguments of the call with this number, in this choice.
     Arguments(u32, usize),
 }
 
@@ -123,13 +126,13 @@ enum TextPlace {
 #[derive(Debug, Default)]
 struct ChoiceCalls {
     /// The number of the next call that may begin: the calls before it are emitted.
-    next: usize,
+    next_number: usize,
     /// The call that is being emitted, and the calls after it.
     open: VecDeque<WaitingCall>,
     /// The texts that came in the middle of the call that is being emitted.
-    late: Vec<(Speech, String)>,
+    waiting_speech: Vec<(Speech, String)>,
     /// The bytes that wait.
-    bytes: usize,
+    waiting_bytes: usize,
 }
 
 /// A call that is not emitted to its end.
@@ -156,8 +159,12 @@ enum Speech {
 }
 
 impl StandardChunks {
-    /// Reads the written events of a stream, which are whole.
-    pub(crate) fn events(&mut self, mut text: &[u8], emit: Emit<'_>) -> Result<(), &'static str> {
+    /// Reads corrected chunks, each on one line: `data: …`. Only whole events are given here.
+    pub(crate) fn read_events(
+        &mut self,
+        mut text: &[u8],
+        emit: Emit<'_>,
+    ) -> Result<(), &'static str> {
         // A chunk is on one line: its strings hold no line ends, and there are none between them.
         while let Some(end) = memchr::memchr(b'\n', text) {
             let (line, rest) = text.split_at_checked(end + 1).unwrap_or((text, b""));
@@ -174,12 +181,14 @@ impl StandardChunks {
 
     fn read_body(&mut self, body: &[u8], emit: Emit<'_>) -> Result<(), &'static str> {
         const UNREADABLE: &str = "a chunk cannot be read";
-        if let Some((text_place, text)) = self.last.follow(body) {
+        if let Some((text_place, text)) = self.pattern.follow(body) {
             return self.follow_text(text_place, text, emit);
         }
-        self.last.forget();
+        self.pattern.forget();
         let Ok(completion) = serde_json::from_slice::<Completion<'_>>(body) else {
-            // Half a character passes to callers of the standard format as it is.
+            // The correction leaves half of a surrogate pair in a chunk, since callers of the
+            // standard format get it as it came. Here it becomes U+FFFD, and the chunk is read
+            // again.
             let clean = repaired_text(body).ok_or(UNREADABLE)?;
             return self.read_completion(
                 serde_json::from_slice(&clean).map_err(|_| UNREADABLE)?,
@@ -189,7 +198,7 @@ impl StandardChunks {
         if let [choice] = completion.choices.as_slice()
             && let Some((text_place, text)) = choice.only_text()
         {
-            self.last
+            self.pattern
                 .learn(body, text, completion.obfuscation.as_deref(), text_place);
         }
         self.read_completion(completion, emit)
@@ -212,7 +221,8 @@ impl StandardChunks {
             .try_for_each(|choice| self.read_choice(choice, emit))
     }
 
-    /// Takes a chunk that differs from the last one in its text only.
+    /// Takes the text of a chunk that was not parsed, because only its text differs from the last
+    /// one.
     fn follow_text(
         &mut self,
         text_place: TextPlace,
@@ -220,15 +230,15 @@ impl StandardChunks {
         emit: Emit<'_>,
     ) -> Result<(), &'static str> {
         match text_place {
-            TextPlace::Spoken(choice, speech) => self
-                .calls_of(choice)?
+            TextPlace::Speech(choice, speech) => self
+                .choice_calls(choice)?
                 .take_speech(choice, speech, &text, emit),
             TextPlace::Arguments(choice, number) => {
                 let function = Some(Function {
                     name: None,
                     arguments: Some(text),
                 });
-                self.calls_of(choice)?.take_call(
+                self.choice_calls(choice)?.take_call(
                     choice,
                     number,
                     Call {
@@ -253,16 +263,12 @@ impl StandardChunks {
             delta,
             finish_reason,
         } = choice;
-        let calls = self.calls_of(index)?;
+        let calls = self.choice_calls(index)?;
         // The calls of a whole message are in order, whatever numbers a server gave them.
         let is_whole = message.is_some();
         let body = message.or(delta).unwrap_or_default();
-        for (speech, text) in [
-            (Speech::Reasoning, &body.reasoning_content),
-            (Speech::Text, &body.content),
-            (Speech::Refusal, &body.refusal),
-        ] {
-            calls.take_speech(index, speech, text.as_deref().unwrap_or_default(), emit)?;
+        for (speech, text) in body.speeches() {
+            calls.take_speech(index, speech, text, emit)?;
         }
         for annotation in read_list::<Annotation<'_>>(body.annotations) {
             annotation.emit(index, CitedRange::Characters, emit);
@@ -271,32 +277,18 @@ impl StandardChunks {
             let number = call.index.filter(|_| !is_whole).unwrap_or(list_index);
             calls.take_call(index, number, call, emit)?;
         }
-        let images: Option<Vec<Image<'_>>> = body
-            .images
-            .and_then(|images| serde_json::from_str(images.get()).ok());
-        for url in images
-            .into_iter()
-            .flatten()
-            .filter_map(|image| image.image_url)
-        {
-            calls.take_speech(index, Speech::Picture, &url.url, emit)?;
+        for url in image_urls(body.images) {
+            calls.take_speech(index, Speech::Picture, &url, emit)?;
         }
         if let Some(reason) = finish_reason {
             calls.emit_all(index, emit);
-            emit(Event::Finish(
-                index,
-                match &*reason {
-                    "length" => Finish::Length,
-                    "content_filter" => Finish::Filtered,
-                    "tool_calls" | "function_call" => Finish::Calls,
-                    _ => Finish::Stop,
-                },
-            ));
+            emit(Event::Finish(index, finish_from_reason(&reason)));
         }
         Ok(())
     }
 
-    fn calls_of(&mut self, index: u32) -> Result<&mut ChoiceCalls, &'static str> {
+    /// Returns the state of a choice, and makes it if it is new.
+    fn choice_calls(&mut self, index: u32) -> Result<&mut ChoiceCalls, &'static str> {
         const TOO_MANY: &str = "more than 128 choices";
         let choice_index = usize::try_from(index).unwrap_or(usize::MAX);
         if choice_index >= MAX_ENTRIES {
@@ -309,7 +301,7 @@ impl StandardChunks {
         self.choices.get_mut(choice_index).ok_or(TOO_MANY)
     }
 
-    /// Ends a whole answer.
+    /// Ends an answer: emits what still waits, the sources, and the end.
     pub(crate) fn end(&mut self, emit: Emit<'_>) {
         for (index, calls) in (0..).zip(&mut self.choices) {
             calls.emit_all(index, emit);
@@ -327,8 +319,25 @@ impl StandardChunks {
     }
 }
 
+/// Returns the URLs of a list of pictures. A list that cannot be read has none.
+fn image_urls(images: Option<&RawValue>) -> impl Iterator<Item = Cow<'_, str>> {
+    let images: Option<Vec<Image<'_>>> =
+        images.and_then(|images| serde_json::from_str(images.get()).ok());
+    let images = images.into_iter().flatten();
+    images.filter_map(|image| Some(image.image_url?.url))
+}
+
+fn finish_from_reason(reason: &str) -> Finish {
+    match reason {
+        "length" => Finish::Length,
+        "content_filter" => Finish::Filtered,
+        "tool_calls" | "function_call" => Finish::Calls,
+        _ => Finish::Stop,
+    }
+}
+
 impl StandardChoice<'_> {
-    /// Returns the text of a chunk that has nothing else, and its place.
+    /// Returns the text of a chunk that has nothing else, and what it is.
     fn only_text(&self) -> Option<(TextPlace, &str)> {
         let StandardChoice {
             index,
@@ -339,49 +348,76 @@ impl StandardChoice<'_> {
         else {
             return None;
         };
-        let Body {
-            content,
-            reasoning_content,
-            refusal,
-            tool_calls,
-            images: None,
-            annotations: None,
-        } = body
+        if let Some((speech, text)) = body.only_speech() {
+            return Some((TextPlace::Speech(*index, speech), text));
+        }
+        let (number, text) = body.only_arguments()?;
+        Some((TextPlace::Arguments(*index, number), text))
+    }
+}
+
+impl Body<'_> {
+    /// Returns the texts outside calls, in the order in which they are emitted. A text is empty if
+    /// there is none.
+    fn speeches(&self) -> [(Speech, &str); 3] {
+        [
+            (Speech::Reasoning, &self.reasoning_content),
+            (Speech::Text, &self.content),
+            (Speech::Refusal, &self.refusal),
+        ]
+        .map(|(speech, text)| (speech, text.as_deref().unwrap_or_default()))
+    }
+
+    /// Returns the text outside calls, if the body has one and nothing else.
+    fn only_speech(&self) -> Option<(Speech, &str)> {
+        let mut filled = self
+            .speeches()
+            .into_iter()
+            .filter(|(_, text)| !text.is_empty());
+        let only = filled.next()?;
+        let is_alone = filled.next().is_none() && self.has_only_texts_or_calls();
+        (is_alone && self.calls().is_empty()).then_some(only)
+    }
+
+    /// Returns the number of a call and a fragment of its arguments, if the body has nothing else.
+    fn only_arguments(&self) -> Option<(usize, &str)> {
+        let has_speech = self.speeches().iter().any(|(_, text)| !text.is_empty());
+        if has_speech || !self.has_only_texts_or_calls() {
+            return None;
+        }
+        // An id or a name would begin a call, so such a chunk is never a mere repetition.
+        let [
+            Call {
+                index: Some(number),
+                id: None,
+                function:
+                    Some(Function {
+                        name: None,
+                        arguments: Some(arguments),
+                    }),
+            },
+        ] = self.calls()
         else {
             return None;
         };
-        let texts = [
-            (Speech::Reasoning, reasoning_content),
-            (Speech::Text, content),
-            (Speech::Refusal, refusal),
-        ];
-        let mut filled = texts
-            .into_iter()
-            .filter(|(_, text)| text.as_deref().is_some_and(|text| !text.is_empty()));
-        match (
-            filled.next(),
-            filled.next(),
-            tool_calls.as_deref().unwrap_or_default(),
-        ) {
-            (Some((speech, text)), None, []) => {
-                Some((TextPlace::Spoken(*index, speech), text.as_deref()?))
-            }
-            (
-                None,
-                _,
-                [
-                    Call {
-                        index: Some(number),
-                        id: None,
-                        function: Some(function),
-                    },
-                ],
-            ) if function.name.is_none() => Some((
-                TextPlace::Arguments(*index, *number),
-                function.arguments.as_deref()?,
-            )),
-            _ => None,
-        }
+        Some((*number, &**arguments))
+    }
+
+    fn calls(&self) -> &[Call<'_>] {
+        self.tool_calls.as_deref().unwrap_or_default()
+    }
+
+    fn has_only_texts_or_calls(&self) -> bool {
+        // All members are named, so that a new one is not forgotten.
+        let Self {
+            content: _,
+            reasoning_content: _,
+            refusal: _,
+            tool_calls: _,
+            images,
+            annotations,
+        } = self;
+        images.is_none() && annotations.is_none()
     }
 }
 
@@ -401,11 +437,11 @@ impl ChoiceCalls {
             speech.emit_speech(choice, text, emit);
             return Ok(());
         }
-        match self.late.last_mut() {
-            Some((last, late_text)) if *last == speech && speech != Speech::Picture => {
-                late_text.push_str(text)
+        match self.waiting_speech.last_mut() {
+            Some((last, waiting_text)) if *last == speech && speech != Speech::Picture => {
+                waiting_text.push_str(text)
             }
-            Some(_) | None => self.late.push((speech, text.to_owned())),
+            Some(_) | None => self.waiting_speech.push((speech, text.to_owned())),
         }
         self.count_waiting(size_of::<(Speech, String)>() + text.len())
     }
@@ -426,26 +462,15 @@ impl ChoiceCalls {
             name.unwrap_or_default(),
             arguments.unwrap_or_default(),
         );
-        if number < self.next {
-            let is_blank = arguments.trim_ascii().is_empty();
-            return if is_blank {
+        // The call has ended. Some servers send white space after it.
+        if number < self.next_number {
+            return if arguments.trim_ascii().is_empty() {
                 Ok(())
             } else {
                 Err("a call goes on after its arguments are whole")
             };
         }
-        if !self.open.iter().any(|open| open.number == number) {
-            if self.open.len() == MAX_ENTRIES {
-                return Err("more than 128 tool calls");
-            }
-            self.open.push_back(WaitingCall {
-                number,
-                ..WaitingCall::default()
-            });
-        }
-        let Some(open) = self.open.iter_mut().find(|open| open.number == number) else {
-            return Ok(());
-        };
+        let open = self.open_call(number)?;
         open.id.push_str(&id);
         open.name.push_str(&name);
         open.arguments.push_str(&arguments);
@@ -455,10 +480,27 @@ impl ChoiceCalls {
         Ok(())
     }
 
+    /// Returns the call with this number, and begins it if it is new.
+    fn open_call(&mut self, number: usize) -> Result<&mut WaitingCall, &'static str> {
+        const TOO_MANY: &str = "more than 128 tool calls";
+        let known = self.open.iter().position(|open| open.number == number);
+        let call_index = known.unwrap_or(self.open.len());
+        if call_index >= MAX_ENTRIES {
+            return Err(TOO_MANY);
+        }
+        if known.is_none() {
+            self.open.push_back(WaitingCall {
+                number,
+                ..WaitingCall::default()
+            });
+        }
+        self.open.get_mut(call_index).ok_or(TOO_MANY)
+    }
+
     /// Counts bytes that may have to wait.
     fn count_waiting(&mut self, bytes: usize) -> Result<(), &'static str> {
-        self.bytes += bytes;
-        if self.bytes > MAX_WAITING {
+        self.waiting_bytes += bytes;
+        if self.waiting_bytes > MAX_WAITING {
             Err("too much is said in the middle of a call")
         } else {
             Ok(())
@@ -469,24 +511,27 @@ impl ChoiceCalls {
     /// if it is complete.
     fn emit_ready(&mut self, choice: u32, emit: Emit<'_>) {
         while let Some(first) = self.open.front_mut() {
-            // A name may come in pieces, and has come when the arguments begin.
+            // A name may come in pieces. It is whole when the arguments begin, so the call is
+            // emitted only then.
             if !first.arguments.is_empty() {
                 first.emit_progress(choice, emit);
             }
             if !first.state.is_object() {
                 break;
             }
-            self.next = first.number + 1;
+            self.next_number = first.number + 1;
             self.open.pop_front();
-            self.emit_late(choice, emit);
+            self.emit_waiting_speech(choice, emit);
         }
-        if self.open.len() <= 1 && self.late.is_empty() {
-            self.bytes = 0;
+        // The arguments of the only open call go out at once, so at most its id and name wait now.
+        if self.open.len() <= 1 && self.waiting_speech.is_empty() {
+            self.waiting_bytes = 0;
         }
     }
 
-    fn emit_late(&mut self, choice: u32, emit: Emit<'_>) {
-        self.late
+    /// Emits the speech that waited for the end of a call.
+    fn emit_waiting_speech(&mut self, choice: u32, emit: Emit<'_>) {
+        self.waiting_speech
             .drain(..)
             .for_each(|(speech, text)| speech.emit_speech(choice, &text, emit));
     }
@@ -494,11 +539,11 @@ impl ChoiceCalls {
     /// Emits all that waits.
     fn emit_all(&mut self, choice: u32, emit: Emit<'_>) {
         while let Some(mut first) = self.open.pop_front() {
-            self.next = first.number + 1;
+            self.next_number = first.number + 1;
             first.emit_progress(choice, emit);
-            self.emit_late(choice, emit);
+            self.emit_waiting_speech(choice, emit);
         }
-        self.bytes = 0;
+        self.waiting_bytes = 0;
     }
 }
 

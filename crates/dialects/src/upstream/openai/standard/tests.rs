@@ -85,8 +85,8 @@ fn of_chunks(deltas: &[Value], reason: &str) -> (String, Result<(), &'static str
     shorts(|emit| {
         deltas
             .iter()
-            .try_for_each(|delta| chunks.events(chunk(delta).as_bytes(), emit))?;
-        chunks.events(end.as_bytes(), emit)?;
+            .try_for_each(|delta| chunks.read_events(chunk(delta).as_bytes(), emit))?;
+        chunks.read_events(end.as_bytes(), emit)?;
         chunks.end(emit);
         Ok(())
     })
@@ -200,7 +200,8 @@ fn a_name_may_come_in_pieces() {
 #[test]
 fn a_call_is_told_once_the_previous_is_whole() {
     let mut chunks = StandardChunks::default();
-    let mut feed = |delta: Value| shorts(|emit| chunks.events(chunk(&delta).as_bytes(), emit)).0;
+    let mut feed =
+        |delta: Value| shorts(|emit| chunks.read_events(chunk(&delta).as_bytes(), emit)).0;
     assert_eq!(feed(begins(0, "a", "f", "")), "");
     assert_eq!(feed(goes_on(0, "{\"x\":")), "f#a ({\"x\":)");
     assert_eq!(feed(begins(1, "b", "g", "{")), "");
@@ -338,11 +339,11 @@ fn choices_do_not_mix() {
         )
     };
     let (told, read) = shorts(|emit| {
-        chunks.events(
+        chunks.read_events(
             both(begins(0, "a", "f", "{"), begins(0, "b", "g", "{}")).as_bytes(),
             emit,
         )?;
-        chunks.events(both(goes_on(0, "}"), content("x")).as_bytes(), emit)
+        chunks.read_events(both(goes_on(0, "}"), content("x")).as_bytes(), emit)
     });
     assert_eq!(read, Ok(()));
     assert_eq!(
@@ -354,7 +355,7 @@ fn choices_do_not_mix() {
         json!({"choices": [{"index": 128, "delta": {"content": "x"}}]})
     );
     assert_eq!(
-        shorts(|emit| StandardChunks::default().events(far.as_bytes(), emit)).1,
+        shorts(|emit| StandardChunks::default().read_events(far.as_bytes(), emit)).1,
         Err("more than 128 choices")
     );
 }
@@ -772,7 +773,7 @@ fn half_a_character_is_replaced() {
         for text in [r#"a\ud83d"#, r#"\ude00b"#, r#"\ud83d\ude00"#] {
             let event =
                 format!("data: {{\"choices\":[{{\"delta\":{{\"content\":\"{text}\"}}}}]}}\n\n");
-            chunks.events(event.as_bytes(), emit)?;
+            chunks.read_events(event.as_bytes(), emit)?;
         }
         Ok(())
     });
@@ -781,7 +782,7 @@ fn half_a_character_is_replaced() {
         ("\"a\u{FFFD}\" \"\u{FFFD}b\" \"😀\"".to_owned(), Ok(()))
     );
     let broken = shorts(|emit| {
-        StandardChunks::default().events(b"data: {\"choices\":[\"\\ud83d\"]}\n\n", emit)
+        StandardChunks::default().read_events(b"data: {\"choices\":[\"\\ud83d\"]}\n\n", emit)
     });
     assert_eq!(broken.1, Err("a chunk cannot be read"));
 }
