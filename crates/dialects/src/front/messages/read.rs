@@ -43,8 +43,8 @@ struct Reading<'a> {
     request: Request<'a>,
     system: Message<'a>,
     tools: tools::ToolList<'a>,
-    /// Names of tools that the conversation has shown to the model.
-    shown: Vec<Cow<'a, str>>,
+    /// The deferred tools that the conversation has made known to the model, by name.
+    shown_tools: Vec<Cow<'a, str>>,
     /// The effort that the last system message sets.
     effort: Option<Effort>,
     /// True if the format stands in `output_format`, its older place.
@@ -93,12 +93,12 @@ impl<'a> Reading<'a> {
     /// Reads a message, and appends it to the list.
     fn message(&mut self, index: usize, value: Value<'_, 'a>) -> ReadResult<()> {
         let place = value.place;
-        let mut read = blocks::Blocks::of_message(index);
+        let mut read = blocks::Blocks::for_message(index);
         let mut role = None;
         value.non_null_object(|name, mut value| {
             match &**name {
                 "role" => role = value.text()?,
-                "content" => read.content(value)?,
+                "content" => read.read_content(value)?,
                 "output_config" if value.kind()? == Kind::Object => {
                     let mut own = Request::default();
                     output_config(value, &mut own)?;
@@ -128,7 +128,7 @@ impl<'a> Reading<'a> {
                     .refuse("must be one of `user`, `assistant` and `system`"));
             }
         };
-        self.shown.append(&mut read.shown);
+        self.shown_tools.append(&mut read.shown_tools);
         read.finish(role, place, &mut self.request.messages)
     }
 
@@ -138,7 +138,7 @@ impl<'a> Reading<'a> {
             request.messages.insert(0, self.system);
         }
         request.thinking.effort = self.effort.or(request.thinking.effort);
-        request.tools = self.tools.take_shown(&self.shown);
+        request.tools = self.tools.take_shown(&self.shown_tools);
         request.others.extend(self.tools.others);
         // Without tools there is nothing to choose.
         if request.tools.is_empty() {

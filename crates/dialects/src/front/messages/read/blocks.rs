@@ -18,8 +18,9 @@ pub(super) struct Blocks<'a> {
     pub(super) message: Message<'a>,
     /// The results of tools, each as a message.
     results: Vec<Message<'a>>,
-    /// The names of the deferred tools that a result has shown to the model.
-    pub(super) shown: Vec<Cow<'a, str>>,
+    /// The deferred tools that a result has made known to the model, by name.
+    pub(super) shown_tools: Vec<Cow<'a, str>>,
+    /// The index of the message in the caller's list; `None` for `system`.
     caller_index: Option<usize>,
 }
 
@@ -27,7 +28,7 @@ pub(super) struct Blocks<'a> {
 pub(super) fn read_system<'a>(value: Value<'_, 'a>, message: &mut Message<'a>) -> ReadResult<()> {
     let place = value.place;
     let mut blocks = Blocks::new(None);
-    blocks.content(value)?;
+    blocks.read_content(value)?;
     blocks.check_role(Role::System, place)?;
     if let Some(PartKind::Text(text)) = blocks.message.content.first().map(|part| &part.kind)
         && text.starts_with(BILLING)
@@ -42,8 +43,8 @@ pub(super) fn read_system<'a>(value: Value<'_, 'a>, message: &mut Message<'a>) -
 }
 
 impl<'a> Blocks<'a> {
-    /// Returns the blocks of the message at this index.
-    pub(super) fn of_message(index: usize) -> Self {
+    /// Begins to read the content of the message at this index.
+    pub(super) fn for_message(index: usize) -> Self {
         Self::new(Some(index))
     }
 
@@ -55,15 +56,15 @@ impl<'a> Blocks<'a> {
         Self {
             message,
             results: Vec::new(),
-            shown: Vec::new(),
+            shown_tools: Vec::new(),
             caller_index,
         }
     }
 
-    /// Reads a content.
-    pub(super) fn content(&mut self, mut value: Value<'_, 'a>) -> ReadResult<()> {
+    /// Reads the content of a message: a string, or a list of blocks.
+    pub(super) fn read_content(&mut self, mut value: Value<'_, 'a>) -> ReadResult<()> {
         match value.kind()? {
-            Kind::Array => value.array(|_, value| self.block(value)),
+            Kind::Array => value.array(|_, value| self.read_block(value)),
             Kind::String | Kind::Null => {
                 let part = value.lazy_text()?.and_then(Part::unless_empty);
                 self.message.content.extend(part);
@@ -75,7 +76,8 @@ impl<'a> Blocks<'a> {
         }
     }
 
-    /// Appends the messages that were read to the list.
+    /// Ends the message, and appends it and the results of tools to the list. Results come first,
+    /// each as a message of its own.
     pub(super) fn finish(
         mut self,
         role: Role,
@@ -112,24 +114,24 @@ impl<'a> Blocks<'a> {
         Ok(())
     }
 
-    fn block(&mut self, value: Value<'_, 'a>) -> ReadResult<()> {
+    fn read_block(&mut self, value: Value<'_, 'a>) -> ReadResult<()> {
         let place = value.place;
         let mut block = ReadBlock::default();
-        value.non_null_object(|name, value| block.field(name, value))?;
+        value.non_null_object(|name, value| block.read_field(name, value))?;
         let kind = place.require("type", block.kind.take())?;
         block.note_others(&mut self.message.others, "content[].");
         match &*kind {
             "text" if block.text.is_none() => return Err(place.field("text").missing()),
             "text" | "image" | "document" | "search_result" => {
                 let cache = block.cache.take();
-                self.push(block.parts(&kind, place)?, cache);
+                self.push_parts(block.parts(&kind, place)?, cache);
             }
-            "thinking" => self.thought(Thought {
+            "thinking" => self.push_thought(Thought {
                 text: block.thinking.unwrap_or_default(),
                 signature: non_empty(block.signature),
                 ..Thought::default()
             }),
-            "redacted_thinking" => self.thought(Thought {
+            "redacted_thinking" => self.push_thought(Thought {
                 redacted: block.data,
                 ..Thought::default()
             }),
@@ -143,7 +145,7 @@ impl<'a> Blocks<'a> {
             }
             "tool_result" => {
                 let id = place.require("tool_use_id", block.tool_use_id)?;
-                self.shown.append(&mut block.shown);
+                self.shown_tools.append(&mut block.shown_tools);
                 let mut result = Message {
                     role: Role::Tool,
                     caller_index: self.caller_index,
@@ -157,15 +159,17 @@ impl<'a> Blocks<'a> {
                 }
                 self.results.push(result);
             }
-            // A summary of the conversation before.
+            // Anthropic's summary of the conversation so far.
             "compaction" => {
                 let texts = block
                     .content
                     .into_iter()
                     .filter(|part| matches!(part.kind, PartKind::Text(_)));
-                self.push(texts.collect(), block.cache);
+                self.push_parts(texts.collect(), block.cache);
             }
-            // A step of Anthropic's servers. The text of the answer has its outcome.
+            // Any other block, mostly a call that Anthropic's servers made themselves, or its
+            // result (`server_tool_use`, `web_search_tool_result`). The model's text already tells
+            // the outcome.
             _ => others::note_name(
                 &mut self.message.others,
                 "content[].",
@@ -175,13 +179,13 @@ impl<'a> Blocks<'a> {
         Ok(())
     }
 
-    fn thought(&mut self, thought: Thought<'a>) {
+    fn push_thought(&mut self, thought: Thought<'a>) {
         if thought != Thought::default() {
             self.message.thoughts.push(thought);
         }
     }
 
-    fn push(&mut self, mut parts: Vec<Part<'a>>, cache: Option<Cache<'a>>) {
+    fn push_parts(&mut self, mut parts: Vec<Part<'a>>, cache: Option<Cache<'a>>) {
         if let Some(last) = parts.last_mut() {
             last.cache = cache;
         }
@@ -189,7 +193,8 @@ impl<'a> Blocks<'a> {
     }
 }
 
-/// Returns whether `citations` is a list with citations, or asks for some in the answer.
+/// Returns whether something is lost with `citations`: a list that is not empty, or
+/// `{"enabled": true}`, which asks for citations in the answer.
 fn asks_or_cites(citations: Raw<'_>) -> bool {
     let citations = citations.0;
     let asked =
@@ -197,7 +202,8 @@ fn asks_or_cites(citations: Raw<'_>) -> bool {
     asked.unwrap_or(!matches!(citations, "null" | "[]"))
 }
 
-/// Marks the content of a result as a failure.
+/// Writes into the text of a failed result that it is an error, since most dialects have no field
+/// for it.
 fn mark_failed(mut content: Vec<Part<'_>>) -> Vec<Part<'_>> {
     match content.first_mut() {
         Some(Part {
@@ -209,7 +215,7 @@ fn mark_failed(mut content: Vec<Part<'_>>) -> Vec<Part<'_>> {
     content
 }
 
-/// The members of a block of any type. Its type may come last.
+/// The members of a block. All are read before the type is known, since `type` may come last.
 #[derive(Default)]
 struct ReadBlock<'a> {
     kind: Option<Cow<'a, str>>,
@@ -228,19 +234,21 @@ struct ReadBlock<'a> {
     tool_name: Option<Cow<'a, str>>,
     is_error: bool,
     content: Vec<Part<'a>>,
-    shown: Vec<Cow<'a, str>>,
+    shown_tools: Vec<Cow<'a, str>>,
     cache: Option<Cache<'a>>,
     others: Vec<Name<'a>>,
 }
 
 impl<'a> ReadBlock<'a> {
-    fn field(&mut self, name: &Name<'a>, mut value: Value<'_, 'a>) -> ReadResult<()> {
+    fn read_field(&mut self, name: &Name<'a>, mut value: Value<'_, 'a>) -> ReadResult<()> {
         match &**name {
             "type" => self.kind = value.text()?,
             "text" => self.text = value.lazy_text()?,
             "title" => self.title = value.text()?,
             "thinking" => self.thinking = value.text()?,
             "signature" => self.signature = value.text()?,
+            // Only redacted thinking has it. A value of another kind is no error: the type of the
+            // block may be another one.
             "data" => self.data = value.text_if_string()?.0,
             "id" => self.id = value.text()?,
             "name" => self.name = value.text()?,
@@ -253,39 +261,41 @@ impl<'a> ReadBlock<'a> {
             }
             "source" if value.kind()? == Kind::String => self.url = value.text()?,
             "source" => self.source = Source::read(value, &mut self.others)?,
-            "content" => self.inner_content(value)?,
+            "content" => self.read_content(value)?,
             "citations" => {
                 if asks_or_cites(value.peek_raw()?) {
                     others::note_name(&mut self.others, "", name);
                 }
                 value.skip()?;
             }
-            // No model needs to know who called.
+            // They say who made the call, which no model needs to know.
             "caller" | "toolset_name" => value.skip()?,
             _ => value.note_lost(&mut self.others, "", name)?,
         }
         Ok(())
     }
 
-    /// Returns the parts of a block that a message and a result of a tool may have.
+    /// Returns the parts of a text, a search result, a picture or a document: the blocks that
+    /// messages and results of tools share.
     fn parts(self, kind: &str, place: Place<'_>) -> ReadResult<Vec<Part<'a>>> {
         match kind {
             "text" => Ok(self.text.and_then(Part::unless_empty).into_iter().collect()),
-            "search_result" => Ok(self.search_result()),
+            "search_result" => Ok(self.search_result_parts()),
             _ => {
                 let source = place.require("source", self.source)?;
-                source.parts(kind, self.title, place)
+                source.into_parts(kind, self.title, place)
             }
         }
     }
 
+    /// Hands the names of the lost fields on, with a prefix.
     fn note_others(&self, noted: &mut Vec<Name<'a>>, prefix: &str) {
         let names = self.others.iter();
         names.for_each(|name| others::note_name(noted, prefix, name));
     }
 
     /// Returns the parts of a search result: a text with its title and URL, and its media.
-    fn search_result(self) -> Vec<Part<'a>> {
+    fn search_result_parts(self) -> Vec<Part<'a>> {
         let mut texts: Vec<Cow<'a, str>> = self.title.into_iter().chain(self.url).collect();
         let mut media = Vec::new();
         for part in self.content {
@@ -301,27 +311,27 @@ impl<'a> ReadBlock<'a> {
             .collect()
     }
 
-    /// Reads the content of a result: a text, or blocks. The content of another block is lost, and
-    /// may be anything.
-    fn inner_content(&mut self, mut value: Value<'_, 'a>) -> ReadResult<()> {
+    /// Reads the `content` of a block or a source: a text, or blocks. Because the type of the block
+    /// may still come, a value of another kind is skipped here, and not refused.
+    fn read_content(&mut self, mut value: Value<'_, 'a>) -> ReadResult<()> {
         match value.kind()? {
             Kind::String => {
                 self.content
                     .extend(value.lazy_text()?.and_then(Part::unless_empty));
                 Ok(())
             }
-            Kind::Array => value.array(|_, value| self.inner_block(value)),
+            Kind::Array => value.array(|_, value| self.read_inner_block(value)),
             Kind::Object | Kind::Number | Kind::Bool | Kind::Null => value.skip(),
         }
     }
 
-    fn inner_block(&mut self, mut value: Value<'_, 'a>) -> ReadResult<()> {
+    fn read_inner_block(&mut self, mut value: Value<'_, 'a>) -> ReadResult<()> {
         if value.kind()? != Kind::Object {
             return value.skip();
         }
         let place = value.place;
         let mut block = ReadBlock::default();
-        value.non_null_object(|name, value| block.field(name, value))?;
+        value.non_null_object(|name, value| block.read_field(name, value))?;
         block.note_others(&mut self.others, "content[].");
         let kind = block.kind.take();
         match kind.as_deref() {
@@ -337,7 +347,7 @@ impl<'a> ReadBlock<'a> {
                 let name = place.require("tool_name", block.tool_name)?;
                 let text = format!("Tool {name} is now available.");
                 self.content.push(Part::text(text));
-                self.shown.push(name);
+                self.shown_tools.push(name);
             }
             Some(kind) => others::note_name(
                 &mut self.others,
@@ -353,8 +363,11 @@ impl<'a> ReadBlock<'a> {
 /// The source of a picture or a document.
 #[derive(Default)]
 struct Source<'a> {
-    /// Its type, media type, data, URL and id of a file.
-    texts: [Option<Cow<'a, str>>; 5],
+    kind: Option<Cow<'a, str>>,
+    media_type: Option<Cow<'a, str>>,
+    data: Option<Cow<'a, str>>,
+    url: Option<Cow<'a, str>>,
+    file_id: Option<Cow<'a, str>>,
     content: Vec<Part<'a>>,
 }
 
@@ -369,33 +382,36 @@ impl<'a> Source<'a> {
                     return value.note_lost(lost, "source.", name);
                 }
                 let mut inner = ReadBlock::default();
-                inner.inner_content(value)?;
+                inner.read_content(value)?;
                 inner.note_others(lost, "source.");
                 content = inner.content;
                 Ok(())
             },
         )?;
-        Ok(texts.map(|texts| Self { texts, content }))
+        let Some([kind, media_type, data, url, file_id]) = texts else {
+            return Ok(None);
+        };
+        Ok(Some(Self {
+            kind,
+            media_type,
+            data,
+            url,
+            file_id,
+            content,
+        }))
     }
 
-    fn parts(
-        self,
+    fn into_parts(
+        mut self,
         block_kind: &str,
         title: Option<Cow<'a, str>>,
         place: Place<'_>,
     ) -> ReadResult<Vec<Part<'a>>> {
         let place = place.field("source");
-        let [kind, media_type, data, url, file_id] = self.texts;
-        let media = match &*place.require("type", kind)? {
-            "base64" => {
-                let data = place.require("data", data)?;
-                let kind = place.require("media_type", media_type)?;
-                url::inline_media(kind, data, place.field("media_type"))?
-            }
-            "url" => Media::Url(place.require("url", url)?),
-            "file" => Media::Id(place.require("file_id", file_id)?),
+        let kind = place.require("type", self.kind.take())?;
+        match &*kind {
             "text" => {
-                let data = place.require("data", data)?;
+                let data = place.require("data", self.data)?;
                 let texts = title.into_iter().chain([data]);
                 return Ok(texts.filter_map(Part::unless_empty).collect());
             }
@@ -403,16 +419,31 @@ impl<'a> Source<'a> {
                 let title = title.into_iter().filter_map(Part::unless_empty);
                 return Ok(title.chain(self.content).collect());
             }
-            _ => {
-                let why = "must be one of `base64`, `url`, `file`, `text` and `content`";
-                return Err(place.field("type").refuse(why));
-            }
-        };
-        let kind = if block_kind == "image" {
+            _ => {}
+        }
+        let media = self.into_media(&kind, place)?;
+        let part = if block_kind == "image" {
             PartKind::Image(media, None)
         } else {
             PartKind::File(media, title)
         };
-        Ok(vec![kind.into()])
+        Ok(vec![part.into()])
+    }
+
+    /// Returns the medium of a source of this kind.
+    fn into_media(self, kind: &str, place: Place<'_>) -> ReadResult<Media<'a>> {
+        match kind {
+            "base64" => {
+                let data = place.require("data", self.data)?;
+                let media_type = place.require("media_type", self.media_type)?;
+                url::inline_media(media_type, data, place.field("media_type"))
+            }
+            "url" => Ok(Media::Url(place.require("url", self.url)?)),
+            "file" => Ok(Media::Id(place.require("file_id", self.file_id)?)),
+            _ => {
+                let why = "must be one of `base64`, `url`, `file`, `text` and `content`";
+                Err(place.field("type").refuse(why))
+            }
+        }
     }
 }
