@@ -186,10 +186,15 @@ impl<'a> Blocks<'a> {
     }
 
     fn push_parts(&mut self, mut parts: Vec<Part<'a>>, cache: Option<Cache<'a>>) {
-        if let Some(last) = parts.last_mut() {
-            last.cache = cache;
-        }
+        add_hint(&mut parts, cache);
         self.message.content.append(&mut parts);
+    }
+}
+
+/// Gives the hint of a block to the last of its parts. Without it, the hints of the parts stay.
+fn add_hint<'a>(parts: &mut [Part<'a>], cache: Option<Cache<'a>>) {
+    if let (Some(last), Some(cache)) = (parts.last_mut(), cache) {
+        last.cache = Some(cache);
     }
 }
 
@@ -294,21 +299,27 @@ impl<'a> ReadBlock<'a> {
         names.for_each(|name| others::note_name(noted, prefix, name));
     }
 
-    /// Returns the parts of a search result: a text with its title and URL, and its media.
+    /// Returns the parts of a search result: a text with its title and URL, and its media. The text
+    /// has the last hint of the texts that it joins.
     fn search_result_parts(self) -> Vec<Part<'a>> {
         let mut texts: Vec<Cow<'a, str>> = self.title.into_iter().chain(self.url).collect();
+        let mut text_hint = None;
         let mut media = Vec::new();
         for part in self.content {
             match part.kind {
-                PartKind::Text(text) => texts.push(text.into_text()),
+                PartKind::Text(text) => {
+                    texts.push(text.into_text());
+                    text_hint = part.cache.or(text_hint);
+                }
                 PartKind::Image(..) | PartKind::Audio(..) | PartKind::File(..) => media.push(part),
             }
         }
         texts.retain(|text| !text.is_empty());
-        Part::unless_empty(texts.join("\n"))
-            .into_iter()
-            .chain(media)
-            .collect()
+        let text = Part::unless_empty(texts.join("\n")).map(|text| Part {
+            cache: text_hint,
+            ..text
+        });
+        text.into_iter().chain(media).collect()
     }
 
     /// Reads the `content` of a block or a source: a text, or blocks. Because the type of the block
@@ -336,17 +347,18 @@ impl<'a> ReadBlock<'a> {
         let kind = block.kind.take();
         match kind.as_deref() {
             Some(kind @ ("text" | "image" | "document" | "search_result")) => {
-                let cache = block.cache.take().filter(|_| kind == "text");
-                let parts = block.parts(kind, place)?.into_iter();
-                self.content.extend(parts.map(|part| Part {
-                    cache: cache.clone().or(part.cache),
-                    ..part
-                }));
+                let cache = block.cache.take();
+                let mut parts = block.parts(kind, place)?;
+                add_hint(&mut parts, cache);
+                self.content.append(&mut parts);
             }
             Some("tool_reference") => {
                 let name = place.require("tool_name", block.tool_name)?;
                 let text = format!("Tool {name} is now available.");
-                self.content.push(Part::text(text));
+                self.content.push(Part {
+                    cache: block.cache,
+                    ..Part::text(text)
+                });
                 self.shown_tools.push(name);
             }
             Some(kind) => others::note_name(

@@ -288,6 +288,28 @@ fn cache_hints_stay_where_parts_allow_them() {
         ]}]),
         &[r#"result of a@0 "page"~1h"#],
     );
+    check_content(
+        json!([{"type": "tool_result", "tool_use_id": "a", "content": [
+            {"type": "image", "source": base64("image/png", PNG), "cache_control": hint},
+            {"type": "document", "title": "a.pdf", "source": base64("application/pdf", PDF), "cache_control": {"type": "ephemeral"}},
+            {"type": "search_result", "title": "T", "source": "S", "content": [], "cache_control": hint},
+            {"type": "tool_reference", "tool_name": "f", "cache_control": hint},
+        ]}]),
+        &[
+            r#"result of a@0 image[image/png iVBORw0KGgoAAAAN]~1h file[application/pdf JVBERi0xLjcK]a.pdf~ "T\nS"~1h "Tool f is now available."~1h"#,
+        ],
+    );
+    check_content(
+        json!([
+            {"type": "search_result", "title": "T", "source": "S", "content": [
+                {"type": "text", "text": "a", "cache_control": hint}, {"type": "text", "text": "b"},
+            ]},
+            {"type": "document", "source": {"type": "content", "content": [
+                {"type": "text", "text": "page", "cache_control": hint},
+            ]}},
+        ]),
+        &[r#"user@0 "T\nS\na\nb"~1h "page"~1h"#],
+    );
     check_messages(
         json!({"system": [{"type": "text", "text": "Be brief.", "cache_control": hint}, {"type": "text", "text": "Be kind."}]}),
         &[r#"system "Be brief."~1h "Be kind.""#, r#"user@0 "hi""#],
