@@ -4,12 +4,22 @@
 use super::lazy_text::LazyText;
 use super::request::{Media, Message, Part, PartKind, Request, Tool, ToolKind};
 
+/// The room for the keys and brackets around a request, generously.
+const REQUEST_FRAME: usize = 512;
+/// The room for those around a message, a call or a tool.
+const ENTRY_FRAME: usize = 160;
+/// The room for those around a text or a thought.
+const PART_FRAME: usize = 64;
+/// The room for those around a picture, a sound or a file.
+const MEDIA_FRAME: usize = 128;
+
 impl Request<'_> {
-    /// Returns roughly the number of bytes that the request takes in any dialect.
+    /// Returns about the number of bytes that the request takes, in whichever dialect. It is too
+    /// large rather than too small.
     pub fn room(&self) -> usize {
         self.messages.iter().map(message_room).sum::<usize>()
             + self.tools.iter().map(tool_room).sum::<usize>()
-            + 512
+            + REQUEST_FRAME
     }
 }
 
@@ -17,11 +27,11 @@ fn message_room(message: &Message<'_>) -> usize {
     let calls = message
         .calls
         .iter()
-        .map(|call| call.arguments.len() + call.name.len() + 160);
+        .map(|call| call.arguments.len() + call.name.len() + ENTRY_FRAME);
     let thoughts = message.thoughts.iter().map(|thought| {
-        thought.text.len() + thought.signature.as_ref().map_or(0, |text| text.len()) + 64
+        thought.text.len() + thought.signature.as_ref().map_or(0, |text| text.len()) + PART_FRAME
     });
-    let shown = message.reasoning.as_ref().map_or(0, |text| text.len());
+    let reasoning = message.reasoning.as_ref().map_or(0, |text| text.len());
     message
         .content
         .iter()
@@ -29,18 +39,18 @@ fn message_room(message: &Message<'_>) -> usize {
         .chain(calls)
         .chain(thoughts)
         .sum::<usize>()
-        + shown
-        + 160
+        + reasoning
+        + ENTRY_FRAME
 }
 
 fn part_room(part: &Part<'_>) -> usize {
     match &part.kind {
-        // Escaped characters take more bytes.
-        PartKind::Text(text) => text.written_len() + text.written_len() / 16 + 64,
+        // One part in sixteen more, for characters that are escaped.
+        PartKind::Text(text) => text.written_len() + text.written_len() / 16 + PART_FRAME,
         PartKind::Image(media, _) | PartKind::File(media, _) => match media {
-            Media::Inline(_, data) | Media::Url(data) | Media::Id(data) => data.len() + 128,
+            Media::Inline(_, data) | Media::Url(data) | Media::Id(data) => data.len() + MEDIA_FRAME,
         },
-        PartKind::Audio(data, _) => data.len() + 128,
+        PartKind::Audio(data, _) => data.len() + MEDIA_FRAME,
     }
 }
 
@@ -49,7 +59,7 @@ fn tool_room(tool: &Tool<'_>) -> usize {
         ToolKind::Function(Some(schema), _) => schema.len(),
         ToolKind::Function(None, _) | ToolKind::Custom | ToolKind::Other => 0,
     };
-    schema + tool.description.as_ref().map_or(0, LazyText::written_len) + 160
+    schema + tool.description.as_ref().map_or(0, LazyText::written_len) + ENTRY_FRAME
 }
 
 #[cfg(test)]
