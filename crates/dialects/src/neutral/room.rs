@@ -2,7 +2,7 @@
 //! not grow while the request is written, even if the request has a picture of megabytes.
 
 use super::lazy_text::LazyText;
-use super::request::{Media, Message, Part, PartKind, Request, Tool, ToolKind};
+use super::request::{Media, Message, Part, PartKind, Request, Thought, Tool, ToolKind};
 
 /// The room for the keys and brackets around a request, generously.
 const REQUEST_FRAME: usize = 512;
@@ -28,9 +28,7 @@ fn message_room(message: &Message<'_>) -> usize {
         .calls
         .iter()
         .map(|call| call.arguments.len() + call.name.len() + ENTRY_FRAME);
-    let thoughts = message.thoughts.iter().map(|thought| {
-        thought.text.len() + thought.signature.as_ref().map_or(0, |text| text.len()) + PART_FRAME
-    });
+    let thoughts = message.thoughts.iter().map(thought_room);
     let reasoning = message.reasoning.as_ref().map_or(0, |text| text.len());
     message
         .content
@@ -41,6 +39,12 @@ fn message_room(message: &Message<'_>) -> usize {
         .sum::<usize>()
         + reasoning
         + ENTRY_FRAME
+}
+
+fn thought_room(thought: &Thought<'_>) -> usize {
+    let sealed = [&thought.signature, &thought.redacted].into_iter();
+    let sealed_bytes: usize = sealed.flatten().map(|text| text.len()).sum();
+    thought.text.len() + sealed_bytes + PART_FRAME
 }
 
 fn part_room(part: &Part<'_>) -> usize {
@@ -76,6 +80,9 @@ mod tests {
             format!(r#"{{"messages":[{{"role":"user","content":"{long}"}}]}}"#),
             format!(r#"{{"messages":[{{"role":"user","content":[{picture}]}}]}}"#),
             format!(r#"{{"messages":[{{"role":"assistant","reasoning":"{long}"}}]}}"#),
+            format!(
+                r#"{{"messages":[{{"role":"assistant","thinking_blocks":[{{"type":"redacted_thinking","data":"{long}"}}]}}]}}"#
+            ),
             format!(
                 r#"{{"messages":[{{"role":"assistant","function_call":{{"name":"f","arguments":"{long}"}}}}]}}"#
             ),
