@@ -18,11 +18,15 @@ use crate::upstream::shared::lenient::{Count, Object, counts_in, read_counts, re
 use crate::upstream::shared::text::Text;
 use crate::wire::without_bom;
 
+const NO_OBJECT: AnswerFault =
+    AnswerFault::Nonsense("the answer is not a JSON object as Cohere sends it");
+const BROKEN_EVENT: StreamFault =
+    StreamFault::Broken("an event is not a JSON object as Cohere sends it");
+
 /// Reads a whole answer.
 pub fn read_answer(body: &[u8], emit: Emit<'_>) -> Result<(), AnswerFault> {
     let body = without_bom(body);
-    let nonsense = || AnswerFault::Nonsense("the answer is not a JSON object as Cohere sends it");
-    let top: EventTop<'_> = read_object(body).ok_or_else(nonsense)?;
+    let top: EventTop<'_> = read_object(body).ok_or(NO_OBJECT)?;
     let Some(message) = top
         .message
         .filter(|message| message.get().starts_with('{') && top.error.is_none())
@@ -32,7 +36,7 @@ pub fn read_answer(body: &[u8], emit: Emit<'_>) -> Result<(), AnswerFault> {
             None => AnswerFault::Nonsense("the answer has no message"),
         });
     };
-    let message: SpokenMessage<'_> = read_object(message.get().as_bytes()).ok_or_else(nonsense)?;
+    let message: SpokenMessage<'_> = read_object(message.get().as_bytes()).ok_or(NO_OBJECT)?;
     let reason = top.finish_reason.as_str();
     let finish = finish_reason(reason)
         .ok_or_else(|| AnswerFault::Upstream(unfinished_answer(reason, None)))?;
@@ -53,7 +57,7 @@ pub fn read_answer(body: &[u8], emit: Emit<'_>) -> Result<(), AnswerFault> {
     Ok(())
 }
 
-/// Emits the counts of a whole answer, whatever else it is.
+/// Emits the token counts of a whole answer, even if the rest of it is broken.
 pub fn emit_usage(body: &[u8], emit: Emit<'_>) {
     counts_in::<UsageReport>(body, "usage")
         .unwrap_or_default()
@@ -75,16 +79,35 @@ struct OpenCall {
 }
 
 impl OpenCall {
-    /// Returns whether something with this index belongs to this call.
+    /// Returns whether an event with this index belongs to this call. If one of the two has no
+    /// index, it does.
     fn is_at(&self, index: Count) -> bool {
         self.index == index || self.index.0.is_none() || index.0.is_none()
     }
 }
 
-impl CohereReader {
-    fn end_call(&mut self, emit: Emit<'_>) {
-        if let Some(open) = self.open.take() {
-            open.arguments.end(emit);
+/// The kinds of events that must be readable.
+#[derive(Clone, Copy)]
+enum EventKind {
+    MessageStart,
+    /// A part of the text, the thinking or the plan.
+    Content,
+    CallStart,
+    CallDelta,
+    CallEnd,
+    MessageEnd,
+}
+
+impl EventKind {
+    fn from_name(name: &[u8]) -> Option<Self> {
+        match name {
+            b"message-start" => Some(Self::MessageStart),
+            b"content-start" | b"content-delta" | b"tool-plan-delta" => Some(Self::Content),
+            b"tool-call-start" => Some(Self::CallStart),
+            b"tool-call-delta" => Some(Self::CallDelta),
+            b"tool-call-end" => Some(Self::CallEnd),
+            b"message-end" => Some(Self::MessageEnd),
+            _ => None,
         }
     }
 }
@@ -94,52 +117,47 @@ impl neutral::Reader for CohereReader {
         if data.trim_ascii() == b"[DONE]" {
             return Ok(());
         }
-        let broken = || StreamFault::Broken("an event is not a JSON object as Cohere sends it");
-        let top: EventTop<'_> = read_object(data).ok_or_else(broken)?;
-        let kind = top.kind.filled().map_or(name, str::as_bytes);
-        let is_known = matches!(
-            kind,
-            b"message-start"
-                | b"content-start"
-                | b"content-delta"
-                | b"tool-plan-delta"
-                | b"tool-call-start"
-                | b"tool-call-delta"
-                | b"tool-call-end"
-                | b"message-end"
-        );
-        if !is_known {
-            if let Some(error) = top.hidden_error(data) {
-                return Err(StreamFault::Upstream(error));
-            }
-            if kind == b"citation-start" {
-                emit_cited(&top, emit);
-            }
-            return Ok(());
+        let top: EventTop<'_> = read_object(data).ok_or(BROKEN_EVENT)?;
+        let name = top.kind.filled().map_or(name, str::as_bytes);
+        if let Some(kind) = EventKind::from_name(name) {
+            return self.known_event(kind, &top, emit);
         }
+        // An event of an unknown kind may have any form: nothing more of it must be readable.
+        if let Some(error) = top.hidden_error(data) {
+            return Err(StreamFault::Upstream(error));
+        }
+        if name == b"citation-start" {
+            emit_cited(&top, emit);
+        }
+        Ok(())
+    }
+}
+
+impl CohereReader {
+    fn known_event(
+        &mut self,
+        kind: EventKind,
+        top: &EventTop<'_>,
+        emit: Emit<'_>,
+    ) -> StreamResult<()> {
         let delta: Delta<'_> = match top.delta {
-            Some(delta) => read_object(delta.get().as_bytes()).ok_or_else(broken)?,
+            Some(delta) => read_object(delta.get().as_bytes()).ok_or(BROKEN_EVENT)?,
             None => Delta::default(),
         };
         let message = delta.message.unwrap_or_default();
         let calls = message.tool_calls.list();
         match kind {
-            b"message-start" => top.id.emit(Event::Id, emit),
-            b"tool-call-start" => {
+            EventKind::MessageStart => top.id.emit(Event::Id, emit),
+            EventKind::Content => message.emit(emit),
+            EventKind::CallStart => {
                 if !calls.iter().all(ToolCall::is_named) {
                     return Err(StreamFault::Broken("a tool call without a name"));
                 }
                 for call in calls {
-                    self.end_call(emit);
-                    call.emit_begin(emit);
-                    let open = self.open.insert(OpenCall {
-                        index: top.index,
-                        ..OpenCall::default()
-                    });
-                    open.arguments.push(call, emit);
+                    self.begin_call(call, top.index, emit);
                 }
             }
-            b"tool-call-delta" => {
+            EventKind::CallDelta => {
                 let Some(open) = self.open.as_mut().filter(|open| open.is_at(top.index)) else {
                     return Err(StreamFault::Broken(
                         "arguments of a tool call that has not begun or has ended",
@@ -149,8 +167,8 @@ impl neutral::Reader for CohereReader {
                     open.arguments.push(call, emit);
                 }
             }
-            b"tool-call-end" => self.end_call(emit),
-            b"message-end" => {
+            EventKind::CallEnd => self.end_call(emit),
+            EventKind::MessageEnd => {
                 let (reason, error) = (delta.finish_reason.as_str(), delta.error.filled());
                 self.end_call(emit);
                 // The usage of an invalid answer counts, too.
@@ -161,14 +179,29 @@ impl neutral::Reader for CohereReader {
                 emit(Event::Finish(0, finish));
                 emit(Event::End);
             }
-            // content-start, content-delta, tool-plan-delta
-            _ => message.emit(emit),
         }
         Ok(())
     }
+
+    /// Begins a call. The one before it ends.
+    fn begin_call(&mut self, call: &ToolCall<'_, Text<'_>>, index: Count, emit: Emit<'_>) {
+        self.end_call(emit);
+        call.emit_begin(emit);
+        let open = self.open.insert(OpenCall {
+            index,
+            ..OpenCall::default()
+        });
+        open.arguments.push(call, emit);
+    }
+
+    fn end_call(&mut self, emit: Emit<'_>) {
+        if let Some(open) = self.open.take() {
+            open.arguments.end(emit);
+        }
+    }
 }
 
-/// Emits the citation of an event. The answer does not fail because of one.
+/// Emits the citation of an event. A citation that cannot be read is no fault of the answer.
 fn emit_cited(top: &EventTop<'_>, emit: Emit<'_>) {
     let delta: Option<Delta<'_>> = top
         .delta
@@ -197,7 +230,8 @@ struct EventTop<'a> {
 }
 
 impl EventTop<'_> {
-    /// Reads the error, if this is one.
+    /// Returns the error if this object is one: it has an `error`, or a `message` that is a text.
+    /// An empty text or `false` is none.
     fn hidden_error(&self, json: &[u8]) -> Option<UpstreamError> {
         let is_filled = |value: &&RawValue| !matches!(value.get(), "\"\"" | "false");
         let is_text = |value: &&RawValue| is_filled(value) && value.get().starts_with('"');
@@ -269,11 +303,11 @@ impl UsageReport {
     /// Emits the tokens that the model read and wrote. If they are missing, it emits the billed
     /// tokens, which do not include Cohere's own prompt to the model.
     fn emit(self, emit: Emit<'_>) {
-        let own = self.tokens.unwrap_or_default();
+        let model_tokens = self.tokens.unwrap_or_default();
         let billed = self.billed_units.unwrap_or_default();
         let tokens = Tokens {
-            prompt: own.input_tokens.or(billed.input_tokens).0,
-            completion: own.output_tokens.or(billed.output_tokens).0,
+            prompt: model_tokens.input_tokens.or(billed.input_tokens).0,
+            completion: model_tokens.output_tokens.or(billed.output_tokens).0,
             cached: self.cached_tokens.0,
             ..Tokens::default()
         };
@@ -283,9 +317,9 @@ impl UsageReport {
     }
 }
 
-/// The arguments of a call while they come. A function without parameters is called with `null`,
-/// perhaps in pieces, and an empty object is meant. So text is held back while it may still become
-/// `null`.
+/// The arguments of a call while they come. For a function without parameters Cohere sends `null`,
+/// perhaps in pieces, and means an empty object. So the beginning is held back while it may still
+/// become `null`.
 #[derive(Debug)]
 enum Arguments {
     /// So far the arguments are this number of bytes of `null`.
@@ -303,10 +337,11 @@ impl Default for Arguments {
 }
 
 impl Arguments {
-    /// Takes the next arguments, which are those of `call`.
+    /// Takes the next piece of the arguments, which stands in `call`.
     fn push(&mut self, call: &ToolCall<'_, Text<'_>>, emit: Emit<'_>) {
         let mut rest = call.arguments().map_or("", Text::as_str);
         if let Self::Held(held) = self {
+            // White space may stand before `null` and after it, but not inside it.
             let mut blank_may_come = *held == 0 || *held == NULL.len();
             loop {
                 if blank_may_come {
@@ -323,9 +358,9 @@ impl Arguments {
             if rest.is_empty() {
                 return;
             }
-            let held = NULL.get(..*held).unwrap_or_default();
-            if !held.is_empty() {
-                emit(Event::Arguments(0, held));
+            let begun = NULL.get(..*held).unwrap_or_default();
+            if !begun.is_empty() {
+                emit(Event::Arguments(0, begun));
             }
             *self = Self::Passed;
         }
@@ -338,6 +373,7 @@ impl Arguments {
     /// object.
     fn end(self, emit: Emit<'_>) {
         match self {
+            // A beginning of `null` that never became `null`.
             Self::Held(held @ 1..=3) => {
                 emit(Event::Arguments(0, NULL.get(..held).unwrap_or_default()))
             }
