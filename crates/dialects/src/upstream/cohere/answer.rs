@@ -29,7 +29,7 @@ pub fn read_answer(body: &[u8], emit: Emit<'_>) -> Result<(), AnswerFault> {
     let top: EventTop<'_> = read_object(body).ok_or(NO_OBJECT)?;
     let Some(message) = top
         .message
-        .filter(|message| message.get().starts_with('{') && top.error.is_none())
+        .filter(|message| message.get().starts_with('{') && !top.has_error())
     else {
         return Err(match top.hidden_error(body) {
             Some(error) => AnswerFault::Upstream(error),
@@ -233,11 +233,18 @@ impl EventTop<'_> {
     /// Returns the error if this object is one: it has an `error`, or a `message` that is a text.
     /// An empty text or `false` is none.
     fn hidden_error(&self, json: &[u8]) -> Option<UpstreamError> {
-        let is_filled = |value: &&RawValue| !matches!(value.get(), "\"\"" | "false");
-        let is_text = |value: &&RawValue| is_filled(value) && value.get().starts_with('"');
-        (self.error.filter(is_filled).is_some() || self.message.filter(is_text).is_some())
+        let is_text = |value: &RawValue| is_filled(value) && value.get().starts_with('"');
+        (self.has_error() || self.message.is_some_and(is_text))
             .then(|| openai::read_error(json, None))
     }
+
+    fn has_error(&self) -> bool {
+        self.error.is_some_and(is_filled)
+    }
+}
+
+fn is_filled(value: &RawValue) -> bool {
+    !matches!(value.get(), "\"\"" | "false")
 }
 
 #[derive(Default, Deserialize)]

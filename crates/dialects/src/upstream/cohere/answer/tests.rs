@@ -514,6 +514,12 @@ fn a_whole_answer_tells_the_same() {
         &["Finish(0, Stop)"],
     );
     check_answer("\u{FEFF}{\"message\":{}} ", &["Finish(0, Stop)"]);
+    for no_error in ["null", "false", "\"\""] {
+        let body = format!(
+            r#"{{"message":{{"content":[{{"type":"text","text":"a"}}]}},"error":{no_error}}}"#
+        );
+        check_answer(&body, &[r#"Text(0, "a")"#, "Finish(0, Stop)"]);
+    }
 }
 
 #[test]
