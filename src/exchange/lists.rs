@@ -217,14 +217,14 @@ pub async fn fetch_list(
         let body = get_bytes(
             upstream,
             ready_account,
-            &listing.path(base, next.as_deref()),
+            &listing.page_path(base, next.as_deref()),
             left,
             due,
             date,
         )
         .await?;
         left = left.saturating_sub(body.len());
-        let page = listing.page(&body).ok_or_else(nonsense)?;
+        let page = listing.read_page(&body).ok_or_else(nonsense)?;
         names.extend(page.names);
         if page.next.is_none() || names.len() > MAX_NAMES {
             return Ok(ListedNames::new(names));

@@ -183,7 +183,7 @@ fn recognise_server(models: &[u8], tags: &[u8]) -> Option<(&'static str, ListedN
 /// Returns the names in a dialect's list of models.
 fn names_in(dialect: &str, body: &[u8]) -> Option<Vec<String>> {
     let listing = Protocol::find(dialect)?.endpoints.listing?;
-    Some(listing.page(body)?.names)
+    Some(listing.read_page(body)?.names)
 }
 
 #[cfg(test)]

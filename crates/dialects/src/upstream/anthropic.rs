@@ -54,7 +54,7 @@ pub static PROTOCOL: Protocol = Protocol {
     path: |_, _, _, _| "/messages".into(),
     endpoints: Endpoints {
         listing: Some(ModelListing {
-            path: |base| format!("{base}/models?limit=1000"),
+            first_page_path: |base| format!("{base}/models?limit=1000"),
             next_parameter: Some("after_id"),
             ..ONE_PAGE
         }),

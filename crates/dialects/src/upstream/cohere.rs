@@ -65,7 +65,7 @@ pub static PROTOCOL: Protocol = Protocol {
         default_endpoints: |_, _| &[Endpoint::Chat, Endpoint::Embeddings, Endpoint::Rerank],
         listing: Some(ModelListing {
             // The second version of the API has no list.
-            path: |base| {
+            first_page_path: |base| {
                 let v1 = base.strip_suffix("/v2").map(|base| format!("{base}/v1"));
                 format!("{}/models?page_size=1000", v1.as_deref().unwrap_or(base))
             },

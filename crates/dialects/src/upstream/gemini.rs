@@ -67,7 +67,7 @@ pub static PROTOCOL: Protocol = Protocol {
         protocols: std::slice::from_ref(&embed::BATCH),
         default_endpoints: DEFAULT_ENDPOINTS,
         listing: Some(ModelListing {
-            path: |base| format!("{base}/models?pageSize=1000"),
+            first_page_path: |base| format!("{base}/models?pageSize=1000"),
             next_parameter: Some("pageToken"),
             name_prefix: "models/",
         }),

@@ -12,17 +12,18 @@ use crate::wire::percent::encode_segment;
 /// The form in which the servers of a dialect list their models.
 #[derive(Clone, Copy)]
 pub struct ModelListing {
-    /// Returns the whole path of the first page, by the path of the base URL.
-    pub(crate) path: fn(&str) -> String,
+    /// Makes the path of the first page from the path of the base URL.
+    pub(crate) first_page_path: fn(&str) -> String,
     /// The parameter of the query that names the next page, if there can be several.
     pub(crate) next_parameter: Option<&'static str>,
-    /// The beginning of each written name that is no part of the name.
+    /// A prefix of the names in the list that is no part of the model's name, such as `models/` at
+    /// Gemini; empty if there is none.
     pub(crate) name_prefix: &'static str,
 }
 
 /// A list on one page, of names without a prefix, at `/models`.
 pub(crate) const ONE_PAGE: ModelListing = ModelListing {
-    path: |base| format!("{base}/models"),
+    first_page_path: |base| format!("{base}/models"),
     next_parameter: None,
     name_prefix: "",
 };
@@ -36,13 +37,13 @@ pub struct ModelPage {
     pub next: Option<String>,
 }
 
-/// The most bytes of the next page's name.
-const LONGEST_NEXT: usize = 2048;
+/// The most bytes of the next page's name. A longer name is ignored, and the list ends.
+const MAX_NEXT_BYTES: usize = 2048;
 
 /// A page as servers write it.
 #[derive(Default, Deserialize)]
 struct WrittenPage {
-    /// The word `list`, if the page has this field.
+    /// OpenAI's servers write `list` here.
     object: Option<String>,
     data: Option<Names>,
     /// The list of some servers in place of `data`. llama.cpp has both.
@@ -85,19 +86,19 @@ impl<'de> Deserialize<'de> for Names {
 }
 
 impl ModelListing {
-    /// Returns the whole path of a page, by the path of the base URL. `next` is the name that the
-    /// page before gave it.
-    pub fn path(&self, base: &str, next: Option<&str>) -> String {
-        let path = (self.path)(base);
+    /// Makes the path of a page from the path of the base URL. `next` is the name that the page
+    /// before gave it.
+    pub fn page_path(&self, base: &str, next: Option<&str>) -> String {
+        let path = (self.first_page_path)(base);
         let (Some(parameter), Some(next)) = (self.next_parameter, next) else {
             return path;
         };
-        let joint = if path.contains('?') { '&' } else { '?' };
-        format!("{path}{joint}{parameter}={}", encode_segment(next))
+        let separator = if path.contains('?') { '&' } else { '?' };
+        format!("{path}{separator}{parameter}={}", encode_segment(next))
     }
 
-    /// Reads a page. Returns `None` if it is none.
-    pub fn page(&self, body: &[u8]) -> Option<ModelPage> {
+    /// Reads a page. Returns `None` if the body is no list of models.
+    pub fn read_page(&self, body: &[u8]) -> Option<ModelPage> {
         // Bytes that are no text cost only the name in which they stand.
         let clean = repaired_text(body);
         let body = clean.as_deref().unwrap_or(body);
@@ -110,9 +111,9 @@ impl ModelListing {
         } else {
             serde_json::from_slice(body).ok()?
         };
-        // Ollama without models has `null` in place of the names.
-        let none = || (page.object.as_deref() == Some("list")).then(Names::default);
-        let names = page.data.or(page.models).or_else(none)?;
+        // Ollama without models writes `null` for the list; `object` tells that it is one.
+        let empty = || (page.object.as_deref() == Some("list")).then(Names::default);
+        let names = page.data.or(page.models).or_else(empty)?;
         let names = names.0.into_iter();
         let next = page
             .last_id
@@ -127,7 +128,7 @@ impl ModelListing {
                 .collect(),
             next: next
                 .filter(|_| self.next_parameter.is_some())
-                .filter(|next| (1..=LONGEST_NEXT).contains(&next.len())),
+                .filter(|next| (1..=MAX_NEXT_BYTES).contains(&next.len())),
         })
     }
 }
@@ -167,13 +168,13 @@ mod tests {
             (&ollama::PROTOCOL, "/sub", "/sub/api/tags", None),
         ] {
             let listing = listing(protocol);
-            assert_eq!(listing.path(base, None), first);
+            assert_eq!(listing.page_path(base, None), first);
             if let Some(second) = second {
-                assert_eq!(listing.path(base, Some("a&b")), second);
+                assert_eq!(listing.page_path(base, Some("a&b")), second);
             }
         }
         assert_eq!(
-            (listing(&cohere::PROTOCOL).path)("/proxy"),
+            (listing(&cohere::PROTOCOL).first_page_path)("/proxy"),
             "/proxy/models?page_size=1000",
             "not Cohere's own path"
         );
@@ -181,7 +182,7 @@ mod tests {
 
     #[test]
     fn pages_are_read_in_every_form() {
-        let page = |protocol: &Protocol, body: &str| listing(protocol).page(body.as_bytes());
+        let page = |protocol: &Protocol, body: &str| listing(protocol).read_page(body.as_bytes());
         let is = |names: &[&str], next: Option<&str>| {
             let names = names.iter().map(|name| (*name).to_owned()).collect();
             Some(ModelPage {
@@ -235,7 +236,9 @@ mod tests {
             &br#"{"data":[{"id":"a"},{"id":"b\ud800"},{"id":"c"}]}"#[..],
             b"{\"data\":[{\"id\":\"a\"},{\"id\":\"b\xff\"},{\"id\":\"c\"}]}",
         ] {
-            let names = listing(&openai::PROTOCOL).page(odd).map(|page| page.names);
+            let names = listing(&openai::PROTOCOL)
+                .read_page(odd)
+                .map(|page| page.names);
             assert_eq!(
                 names,
                 Some(vec!["a".to_owned(), "b\u{fffd}".to_owned(), "c".to_owned()])
@@ -243,7 +246,7 @@ mod tests {
         }
         let long = format!(
             r#"{{"models":[],"next_page_token":"{}"}}"#,
-            "x".repeat(LONGEST_NEXT + 1)
+            "x".repeat(MAX_NEXT_BYTES + 1)
         );
         assert_eq!(page(&cohere::PROTOCOL, &long), is(&[], None));
         for none in [

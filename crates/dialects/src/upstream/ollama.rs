@@ -63,7 +63,7 @@ pub static PROTOCOL: Protocol = Protocol {
         protocols: std::slice::from_ref(&embed::EMBEDDINGS),
         default_endpoints: |_, _| &[Endpoint::Chat, Endpoint::Embeddings],
         listing: Some(ModelListing {
-            path: |base| format!("{base}/api/tags"),
+            first_page_path: |base| format!("{base}/api/tags"),
             ..ONE_PAGE
         }),
         ..ENDPOINTS

@@ -195,7 +195,8 @@ async fn has_list_below(checked: &CheckedAccount, upstream: &Upstream, base: &st
     let Some(listing) = checked.account().dialect.protocol.endpoints.listing else {
         return false;
     };
-    let (path, due) = (listing.path(base, None), Instant::now() + ANSWER_TIMEOUT);
+    let path = listing.page_path(base, None);
+    let due = Instant::now() + ANSWER_TIMEOUT;
     let body = lists::get_bytes(
         upstream,
         &checked.ready_account,
@@ -205,7 +206,7 @@ async fn has_list_below(checked: &CheckedAccount, upstream: &Upstream, base: &st
         &mut None,
     )
     .await;
-    body.is_ok_and(|body| listing.page(&body).is_some())
+    body.is_ok_and(|body| listing.read_page(&body).is_some())
 }
 
 /// Compares the models of the catalog with the list.
