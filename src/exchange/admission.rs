@@ -137,7 +137,7 @@ pub fn write_request(
     // This comes after the dialect: if the dialect cannot carry a part in any case, its reason is
     // the better one.
     envelope.check_references(&account.allowed_references, body)?;
-    match outbound.losses.first() {
+    match outbound.losses.first_lost() {
         Some(lost) if candidate.model.on_loss == OnLoss::Refuse => Err(Refused::unsupported(
             lost.to_owned(),
             format!("`{lost}` cannot be expressed in the format of this model's upstream."),

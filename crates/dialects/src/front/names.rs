@@ -42,7 +42,7 @@ impl FieldNames {
 
     /// Names the fields that a dialect lost.
     pub(crate) fn losses(&self, request: &Request<'_>, losses: LostFields) -> Losses {
-        losses.in_words(|field| self.name(request, field))
+        losses.with_names(|field| self.name(request, field))
     }
 
     /// Writes a dialect's losses, or its refusal, in the caller's words.

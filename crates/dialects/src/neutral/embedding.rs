@@ -104,7 +104,7 @@ mod tests {
         let names = |embedding: &Embedding<'_>, has| {
             embedding
                 .lost(has)
-                .in_words(|field| format!("{field:?}").into())
+                .with_names(|field| format!("{field:?}").into())
                 .names()
                 .join(" ")
         };

@@ -8,11 +8,15 @@ use super::shown::shown_name;
 /// The fields of a request that a dialect left out, weakened or added to, each once. `F` is the
 /// type that names a field: a text as the caller wrote it, without indexes (`messages[].name`), or,
 /// inside a dialect, a [`Field`].
+///
+/// A text that is `Cow::Borrowed` is one of our names, so metrics may use it as a label. A name
+/// that only the caller knows is `Cow::Owned`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Losses<F = Cow<'static, str>> {
     names: Vec<F>,
-    /// The index in `names` of the first field that was left out or weakened.
-    first: Option<u8>,
+    /// The index in `names` of the first field that was left out or weakened; `None` if fields were
+    /// only added to.
+    first_loss: Option<u8>,
 }
 
 /// The fields that a dialect left out, weakened or added to.
@@ -25,7 +29,7 @@ impl<F> Default for Losses<F> {
     fn default() -> Self {
         Self {
             names: Vec::new(),
-            first: None,
+            first_loss: None,
         }
     }
 }
@@ -36,7 +40,8 @@ impl<F: PartialEq> Losses<F> {
         &self.names
     }
 
-    /// Notes a field, or `rest` if there are too many. Returns the index of the field in the list.
+    /// Notes a field. If it is the last for which there is room, notes `rest` in its place. Returns
+    /// the index of the field in the list.
     fn note(&mut self, name: F, rest: F) -> u8 {
         // The list has at most `MAX_NAMES` entries.
         let index = |position: usize| u8::try_from(position).unwrap_or(u8::MAX);
@@ -58,7 +63,7 @@ impl LostFields {
     /// Notes that a field is lost.
     pub fn add(&mut self, field: Field) {
         let index = self.note(field, Field::Rest);
-        self.first.get_or_insert(index);
+        self.first_loss.get_or_insert(index);
     }
 
     /// Notes that a field is lost, if `is_lost` is true.
@@ -70,17 +75,17 @@ impl LostFields {
 
     /// Notes that something is added to a field, and that all the caller wrote is kept. No request
     /// is refused for that.
-    pub fn add_to(&mut self, field: Field) {
+    pub fn note_addition(&mut self, field: Field) {
         self.note(field, Field::Rest);
     }
 
-    /// Names the fields in other words.
-    pub(crate) fn in_words(self, name: impl Fn(&Field) -> Cow<'static, str>) -> Losses {
+    /// Replaces each field by its name in the caller's format.
+    pub(crate) fn with_names(self, name: impl Fn(&Field) -> Cow<'static, str>) -> Losses {
         let mut losses = Losses::default();
         for (index, field) in (0..).zip(&self.names) {
-            let place_of_name = losses.name(name(field));
-            if self.first == Some(index) {
-                losses.first = Some(place_of_name);
+            let name_index = losses.note_name(name(field));
+            if self.first_loss == Some(index) {
+                losses.first_loss = Some(name_index);
             }
         }
         losses
@@ -90,13 +95,14 @@ impl LostFields {
 impl Losses {
     /// Notes that a field is lost.
     pub fn add(&mut self, name: impl Into<Cow<'static, str>>) {
-        let index = self.name(name.into());
-        self.first.get_or_insert(index);
+        let index = self.note_name(name.into());
+        self.first_loss.get_or_insert(index);
     }
 
     /// Notes a name, and returns its index in the list.
-    fn name(&mut self, name: Cow<'static, str>) -> u8 {
-        let known = OPTIONAL.iter().find(|known| **known == name);
+    fn note_name(&mut self, name: Cow<'static, str>) -> u8 {
+        // A known name is borrowed; see [`Losses`].
+        let known = LABEL_NAMES.iter().find(|known| **known == name);
         self.note(
             known.map_or(name, |known| Cow::Borrowed(*known)),
             "other".into(),
@@ -110,14 +116,16 @@ impl Losses {
     }
 
     /// Returns the first field that is left out or weakened.
-    pub fn first(&self) -> Option<&str> {
-        self.names.get(usize::from(self.first?)).map(AsRef::as_ref)
+    pub fn first_lost(&self) -> Option<&str> {
+        self.names
+            .get(usize::from(self.first_loss?))
+            .map(AsRef::as_ref)
     }
 }
 
-/// OpenAI's fields that are kept as the caller wrote them. Their names are known, so they may be a
-/// metric's label.
-const OPTIONAL: [&str; 16] = [
+/// Known names that reach us as texts of the caller. They are borrowed from here, so that metrics
+/// may use them as labels.
+const LABEL_NAMES: [&str; 16] = [
     "audio",
     "function_call",
     "logit_bias",
@@ -142,22 +150,28 @@ mod tests {
 
     #[test]
     fn mere_additions_are_named_and_no_loss() {
-        let in_words =
-            |losses: &LostFields| losses.clone().in_words(|field| format!("{field:?}").into());
+        let named = |losses: &LostFields| {
+            losses
+                .clone()
+                .with_names(|field| format!("{field:?}").into())
+        };
         let mut losses = LostFields::default();
-        losses.add_to(Field::Tools);
-        assert_eq!((losses.names().len(), in_words(&losses).first()), (1, None));
+        losses.note_addition(Field::Tools);
+        assert_eq!(
+            (losses.names().len(), named(&losses).first_lost()),
+            (1, None)
+        );
         losses.add(Field::Seed);
         losses.add(Field::Tools);
         assert_eq!(
-            (losses.names().len(), in_words(&losses).first()),
+            (losses.names().len(), named(&losses).first_lost()),
             (2, Some("Seed"))
         );
         let mut losses = LostFields::default();
-        losses.add_to(Field::Tools);
+        losses.note_addition(Field::Tools);
         losses.add(Field::Tools);
         assert_eq!(
-            (losses.names().len(), in_words(&losses).first()),
+            (losses.names().len(), named(&losses).first_lost()),
             (1, Some("Tools")),
             "it is lost besides"
         );

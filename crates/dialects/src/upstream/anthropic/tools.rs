@@ -26,7 +26,7 @@ pub(super) fn stub_names<'r>(request: &'r Request<'_>, losses: &mut LostFields) 
     }
     let called: BTreeSet<&str> = called_names(request).collect();
     if !called.is_empty() {
-        losses.add_to(Field::Tools);
+        losses.note_addition(Field::Tools);
     }
     called.into_iter().collect()
 }

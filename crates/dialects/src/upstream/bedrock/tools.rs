@@ -39,7 +39,7 @@ pub(super) fn complete_tools<'r, 'a>(
         if request.tools.is_empty() {
             // The model might call this tool, though the caller does not offer it. The answer hides
             // such a call, and the loss shows that the tool is there.
-            losses.add_to(Field::Tools);
+            losses.note_addition(Field::Tools);
             tools.stubs.push(STUB_NAME);
         } else {
             losses.add(Field::ToolChoice);

@@ -237,7 +237,7 @@ fn calls_without_tools_get_stubs() {
     )
     .unwrap();
     assert_eq!(
-        (written.losses.names(), written.losses.first()),
+        (written.losses.names(), written.losses.first_lost()),
         (&["tools".into()][..], None),
         "named, and nobody is refused for it"
     );

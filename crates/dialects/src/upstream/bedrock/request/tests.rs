@@ -480,7 +480,11 @@ fn conversations_with_calls_have_tools() {
     );
     let written_so = written(CLAUDE, &body).unwrap();
     assert_eq!(written_so.undo.stubs, ["no_tool"]);
-    assert_eq!(written_so.losses.first(), None, "nobody is refused for it");
+    assert_eq!(
+        written_so.losses.first_lost(),
+        None,
+        "nobody is refused for it"
+    );
     check(
         CLAUDE,
         &format!(r#"{{"messages":[{CALLED}],"tools":[{F}],"tool_choice":"none"}}"#),
