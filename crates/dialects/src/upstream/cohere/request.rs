@@ -8,7 +8,7 @@ use crate::neutral::{
 };
 use crate::upstream::shared::flat;
 use crate::upstream::shared::options::Rule::{
-    AtMost, Elsewhere, Fitting, UnderKey, Within, WrittenBy,
+    AtMost, Elsewhere, UnderKey, Within, WithinOrLost, WrittenBy,
 };
 use crate::upstream::shared::options::{self, Options, Row, write_within};
 use crate::wire::json::Writer;
@@ -32,7 +32,7 @@ pub(super) const OPTIONS: [&[Row]; 3] = options::table([
                 "This provider accepts at most five stop sequences.",
             ),
         ),
-        (Field::Seed, Fitting("seed", [0, i64::MAX])),
+        (Field::Seed, WithinOrLost("seed", [0, i64::MAX])),
         (Field::Effort, WrittenBy(write_thinking)),
     ],
 ]);

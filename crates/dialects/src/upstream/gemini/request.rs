@@ -13,7 +13,7 @@ use crate::neutral::{
     Effort, Field, FieldRefused, LostFields, Raw, Request, Target, Undo, Written,
 };
 use crate::upstream::shared::options::Rule::{
-    AtMost, Elsewhere, Fitting, Lost, Refused, Translated, UnderKey, Within, WrittenBy,
+    AtMost, Elsewhere, Lost, Refused, Translated, UnderKey, Within, WithinOrLost, WrittenBy,
 };
 use crate::upstream::shared::options::{self, Options, Row, Words, write_within};
 use crate::wire::json::Writer;
@@ -33,10 +33,10 @@ pub(super) const OPTIONS: [&[Row]; 4] = options::table([
         ),
     ],
     &[
-        // `Within` moves a number into its bounds; `Fitting` leaves out one that is outside.
+        // `Within` moves a number into its bounds; `WithinOrLost` leaves out one that is outside.
         (Field::Temperature, Within("temperature", ["0", "2"])),
         (Field::TopP, Within("topP", ["0", "1"])),
-        (Field::TopK, Fitting("topK", [1, i64::MAX])),
+        (Field::TopK, WithinOrLost("topK", [1, i64::MAX])),
         (
             Field::Choices,
             AtMost(
@@ -49,7 +49,7 @@ pub(super) const OPTIONS: [&[Row]; 4] = options::table([
         (Field::Stop, WrittenBy(write_stops)),
         (
             Field::Seed,
-            Fitting("seed", [i32::MIN as i64, i32::MAX as i64]),
+            WithinOrLost("seed", [i32::MIN as i64, i32::MAX as i64]),
         ),
         // Written by `write_penalties`: not every model takes them.
         (Field::PresencePenalty, Elsewhere),

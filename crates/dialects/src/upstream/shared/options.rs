@@ -15,32 +15,33 @@ pub(crate) type Row = (Field, Rule);
 pub(crate) enum Rule {
     /// The option is written under this key, as it is.
     UnderKey(&'static str),
-    /// A number is written under this key. Outside of these bounds it becomes the nearest one. An
-    /// empty bound is none.
+    /// A number is written under this key. A number outside of these bounds becomes the nearest
+    /// bound. An empty text is no bound.
     Within(&'static str, [&'static str; 2]),
     /// A whole number is written under this key. Outside of these bounds it is lost.
-    Fitting(&'static str, [i64; 2]),
+    WithinOrLost(&'static str, [i64; 2]),
     /// A number or a list is written under this key. A larger number or a longer list is refused,
     /// for this reason.
     AtMost(&'static str, u8, &'static str),
     /// The provider's word is written under this key. A word that is not in the table is lost.
     Translated(&'static str, Words),
-    /// This function is called in any case, and writes the option if the request has it.
+    /// This function writes the option. It is called even if the request does not have the option.
     WrittenBy(fn(&Options<'_>, &mut Writer, &mut LostFields)),
     /// Other code of the dialect writes the option.
     Elsewhere,
-    /// The option is lost, unless it is a penalty of zero.
+    /// The option is lost. A penalty of zero, its default, is no loss; no other option that may be
+    /// a fraction has this rule.
     Lost,
     /// The request is refused, for this reason.
     Refused(&'static str),
 }
 
-/// The callers' words, and the provider's word for each. It has `None` if the provider needs no
-/// word for it.
+/// The callers' words, and the provider's word for each. `None` means that the provider does by
+/// default what the word asks for: nothing is written, and nothing is lost.
 pub(crate) type Words = &'static [(&'static str, Option<&'static str>)];
 
-/// Returns the table of a dialect, if it has each option once. It has sections: the rows of one are
-/// applied together.
+/// Returns the table of a dialect. If an option is missing or there twice, the program does not
+/// compile. The rows of one section are written together.
 pub(crate) const fn table<const N: usize>(sections: [&'static [Row]; N]) -> [&'static [Row]; N] {
     let mut found = 0;
     let mut rest = sections.as_slice();
@@ -68,8 +69,8 @@ pub(crate) struct Options<'r> {
     pub(crate) request: &'r Request<'r>,
     /// The target for which it is written.
     pub(crate) target: &'r Target<'r>,
-    /// True if the model thinks: as far as its traits tell, or because the request orders it to,
-    /// where the dialect knows that.
+    /// True if the model will think. [`Options::new`] goes by the model's traits; a dialect that
+    /// knows better sets it.
     pub(crate) thinks: bool,
     /// The most tokens of the answer, or the catalog's default.
     pub(crate) max_tokens: Option<u64>,
@@ -88,7 +89,8 @@ enum Value<'r> {
     Texts(&'r [Cow<'r, str>]),
     Text(&'r str),
     Json(&'r str),
-    True,
+    /// The option is asked for; it has no other value.
+    Flag,
 }
 
 impl<'r> Options<'r> {
@@ -125,11 +127,12 @@ impl<'r> Options<'r> {
         Ok(())
     }
 
-    /// Lowers the maximum of tokens to this maximum of the model. Returns whether the request has
-    /// the maximum that was lowered: then it is lost.
+    /// Lowers the maximum of tokens to this maximum of the model. Returns whether the caller's own
+    /// maximum was lowered: then it is lost. A default of the catalog may be lowered without a
+    /// loss.
     pub(crate) fn limit_tokens(&mut self, max_output: Option<u64>) -> bool {
-        let limit = self.max_tokens.zip(max_output);
-        let Some((asked, limit)) = limit.filter(|(asked, limit)| asked > limit) else {
+        let both = self.max_tokens.zip(max_output);
+        let Some((asked, limit)) = both.filter(|(asked, limit)| asked > limit) else {
             return false;
         };
         self.max_tokens = Some(limit);
@@ -142,7 +145,8 @@ impl<'r> Options<'r> {
         if sampling == Sampling::Neither {
             losses.add_if(self.temperature.take().is_some(), Field::Temperature);
         }
-        if sampling == Sampling::Neither || sampling == Sampling::One && self.temperature.is_some()
+        if sampling == Sampling::Neither
+            || (sampling == Sampling::One && self.temperature.is_some())
         {
             losses.add_if(self.top_p.take().is_some(), Field::TopP);
         }
@@ -161,7 +165,7 @@ impl<'r> Options<'r> {
         }
     }
 
-    /// Notes which options of these rows are lost. The rules of these rows write nothing.
+    /// Notes which options of these rows are lost. Only for rows whose rules write nothing.
     pub(crate) fn note_lost(&self, rows: &[Row], losses: &mut LostFields) {
         self.write(rows, &mut Writer::default(), losses);
     }
@@ -182,8 +186,8 @@ impl<'r> Options<'r> {
             Field::Stop if !request.stop.is_empty() => Value::Texts(&request.stop),
             Field::Seed => Value::Whole(request.seed?.into()),
             Field::Choices => Value::Whole(request.n?.into()),
-            Field::Logprobs if request.logprobs => Value::True,
-            Field::Audio if request.wants_audio => Value::True,
+            Field::Logprobs if request.logprobs => Value::Flag,
+            Field::Audio if request.wants_audio => Value::Flag,
             Field::User => Value::Text(request.user.as_deref()?),
             Field::Metadata => Value::Json(request.metadata?.0),
             Field::ServiceTier => Value::Text(request.service_tier.as_deref()?),
@@ -200,7 +204,7 @@ impl Value<'_> {
             (Rule::Within(key, bounds), Value::Number(number)) => {
                 return write_within(w, key, *bounds, *number);
             }
-            (Rule::Fitting(key, [least, greatest]), Value::Whole(number)) => {
+            (Rule::WithinOrLost(key, [least, greatest]), Value::Whole(number)) => {
                 if *number < i128::from(*least) || *number > i128::from(*greatest) {
                     return false;
                 }
@@ -215,7 +219,9 @@ impl Value<'_> {
             (Rule::Lost, value) => {
                 return matches!(value, Value::Number(number) if number.value == 0.0);
             }
-            (_, _) => {}
+            (Rule::WrittenBy(_) | Rule::Elsewhere | Rule::Refused(_), _) => {}
+            // The rule has no form for this kind of value, so nothing is written.
+            (Rule::Within(..) | Rule::WithinOrLost(..) | Rule::Translated(..), _) => return false,
         }
         true
     }
@@ -230,7 +236,7 @@ impl Value<'_> {
             Value::Texts(texts) => w.each(texts, |w, text| w.text(text)),
             Value::Text(text) => w.text(text),
             Value::Json(json) => w.raw(json),
-            Value::True => w.bool(true),
+            Value::Flag => w.bool(true),
         }
     }
 }
@@ -262,7 +268,7 @@ pub(crate) fn write_within(
     text == number.text
 }
 
-/// Notes the fields of a request that no provider takes as lost.
+/// Notes as lost the fields of a request that no provider takes.
 pub(crate) fn note_lost_others(request: &Request<'_>, losses: &mut LostFields) {
     losses.add_if(request.has_budget(), Field::ThinkingBudget);
     // Of the settings of thinking, only the effort that they come to can be written.
@@ -276,13 +282,13 @@ pub(crate) fn note_lost_others(request: &Request<'_>, losses: &mut LostFields) {
         .for_each(|(name, _)| losses.add(Field::other(name)));
 }
 
-/// Notes the hints where a prompt cache may end as lost.
+/// Notes as lost the hints where a prompt cache may end.
 pub(crate) fn note_lost_cache_hints(request: &Request<'_>, losses: &mut LostFields) {
-    let is_there = request.tools.iter().any(|tool| tool.cache.is_some())
+    let has_hint = request.tools.iter().any(|tool| tool.cache.is_some())
         || request.messages.iter().any(|message| {
             message.cache.is_some() || message.content.iter().any(|part| part.cache.is_some())
         });
-    losses.add_if(is_there, Field::CacheHint);
+    losses.add_if(has_hint, Field::CacheHint);
 }
 
 #[cfg(test)]
@@ -308,9 +314,10 @@ pub(crate) mod tests {
             let row = rows.iter().find(|row| row.get(1) == Some(name));
             let mark = row.unwrap_or_else(|| panic!("no row {name}"))[column];
             let expected: &[&str] = match rule {
-                Rule::UnderKey(_) | Rule::Within(..) | Rule::Fitting(..) | Rule::AtMost(..) => {
-                    &["✓"]
-                }
+                Rule::UnderKey(_)
+                | Rule::Within(..)
+                | Rule::WithinOrLost(..)
+                | Rule::AtMost(..) => &["✓"],
                 Rule::Lost => &["○"],
                 Rule::Refused(_) => &["—"],
                 Rule::Translated(..) | Rule::WrittenBy(_) | Rule::Elsewhere => &["✓", "○"],
