@@ -1,4 +1,5 @@
-//! An answer's events → one body.
+//! Writes the events of an answer as one chat completion in OpenAI's format. Everything is
+//! gathered, and written at the end.
 
 use super::words::{self, Head};
 use crate::neutral::answer::{AnswerWriter, NewCall, Tally, TextKind, is_picture};
@@ -10,22 +11,22 @@ use crate::wire::json::put_text;
 #[derive(Debug)]
 pub(crate) struct WholeWriter {
     head: Head,
-    choices: Vec<ChoiceText>,
+    choices: Vec<ChoiceContent>,
     out: Vec<u8>,
 }
 
 /// The content of a choice.
 #[derive(Debug, Default)]
-struct ChoiceText {
+struct ChoiceContent {
     content: String,
     reasoning: String,
     refusal: String,
     calls: Vec<Call<'static>>,
-    /// The entries of the three lists, as JSON.
+    /// The entries of this list as JSON, with commas between them; so in `images` and `files`.
     annotations: Vec<u8>,
     images: Vec<u8>,
     files: Vec<u8>,
-    reason: Option<Finish>,
+    finish: Option<Finish>,
 }
 
 impl WholeWriter {
@@ -39,15 +40,16 @@ impl WholeWriter {
     }
 
     /// Changes a choice that was opened before.
-    fn change_choice(&mut self, choice: usize, change: impl FnOnce(&mut ChoiceText)) {
+    fn change_choice(&mut self, choice: usize, change: impl FnOnce(&mut ChoiceContent)) {
         if let Some(choice) = self.choices.get_mut(choice) {
             change(choice);
         }
     }
 }
 
-impl ChoiceText {
-    /// Returns about as many bytes as the answer takes.
+impl ChoiceContent {
+    /// Returns about the number of bytes that the choice takes. An eighth more is for escaped
+    /// characters.
     fn room(&self) -> usize {
         let calls: usize = self
             .calls
@@ -81,22 +83,7 @@ impl ChoiceText {
         } else {
             put_text(out, r#","refusal":"#, &self.refusal);
         }
-        let mut before = r#","tool_calls":["#;
-        for call in &self.calls {
-            out.extend_from_slice(before.as_bytes());
-            out.push(b'{');
-            words::write_call(
-                out,
-                &call.id,
-                &call.name,
-                &call.arguments,
-                call.signature.as_deref(),
-            );
-            before = ",";
-        }
-        if !self.calls.is_empty() {
-            out.push(b']');
-        }
+        self.write_calls(out);
         let lists = [
             (r#","annotations":["#, &self.annotations),
             (r#","images":["#, &self.images),
@@ -112,9 +99,28 @@ impl ChoiceText {
         put_text(
             out,
             r#"},"logprobs":null,"finish_reason":"#,
-            words::finish_word(self.reason.unwrap_or(Finish::Stop)),
+            words::finish_word(self.finish.unwrap_or(Finish::Stop)),
         );
         out.push(b'}');
+    }
+
+    fn write_calls(&self, out: &mut Vec<u8>) {
+        let mut separator = r#","tool_calls":["#;
+        for call in &self.calls {
+            out.extend_from_slice(separator.as_bytes());
+            out.push(b'{');
+            words::write_call(
+                out,
+                &call.id,
+                &call.name,
+                &call.arguments,
+                call.signature.as_deref(),
+            );
+            separator = ",";
+        }
+        if !self.calls.is_empty() {
+            out.push(b']');
+        }
     }
 }
 
@@ -128,7 +134,7 @@ impl AnswerWriter for WholeWriter {
     }
 
     fn open(&mut self, _choice: usize) {
-        self.choices.push(ChoiceText::default());
+        self.choices.push(ChoiceContent::default());
     }
 
     fn write_text(&mut self, choice: usize, kind: TextKind, text: &str) {
@@ -160,9 +166,7 @@ impl AnswerWriter for WholeWriter {
             } else {
                 &mut choice.files
             };
-            if !list.is_empty() {
-                list.push(b',');
-            }
+            begin_entry(list);
             words::write_media(list, number, mime, data);
         });
     }
@@ -172,24 +176,23 @@ impl AnswerWriter for WholeWriter {
             return false;
         }
         self.change_choice(choice, |choice| {
-            if !choice.annotations.is_empty() {
-                choice.annotations.push(b',');
-            }
+            begin_entry(&mut choice.annotations);
             words::write_citation(&mut choice.annotations, None, citation);
         });
         true
     }
 
     fn finish(&mut self, choice: usize, reason: Finish) {
-        self.change_choice(choice, |choice| choice.reason = Some(reason));
+        self.change_choice(choice, |choice| choice.finish = Some(reason));
     }
 
+    // The trail is for streams only.
     fn end(&mut self, tally: &Tally, _trail: Option<&str>) {
         let out = &mut self.out;
-        out.reserve(512 + self.choices.iter().map(ChoiceText::room).sum::<usize>());
+        out.reserve(512 + self.choices.iter().map(ChoiceContent::room).sum::<usize>());
         out.extend_from_slice(self.head.bytes());
         out.extend_from_slice(br#","choices":"#);
-        // An answer has at least one choice: `close` in `progress.rs` refuses an empty one.
+        // There is at least one choice: `AnswerProgress::close` refuses an answer without.
         for (index, choice) in self.choices.iter().enumerate() {
             out.push(if index == 0 { b'[' } else { b',' });
             choice.write(index, out);
@@ -197,5 +200,12 @@ impl AnswerWriter for WholeWriter {
         out.extend_from_slice(br#"],"usage":"#);
         words::write_usage(out, tally);
         out.push(b'}');
+    }
+}
+
+/// Writes the comma before an entry that is not the first.
+fn begin_entry(list: &mut Vec<u8>) {
+    if !list.is_empty() {
+        list.push(b',');
     }
 }
