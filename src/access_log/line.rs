@@ -1,7 +1,7 @@
 //! The line of an exchange in JSON. Every exchange writes one, so it is written straight into its
 //! bytes: the keys with their commas are constants, and numbers and texts take no detour.
 
-use crate::base::address::put_address;
+use crate::base::address::append_address;
 use crate::base::calendar::ascii_timestamp;
 use crate::base::pool;
 use crate::base::trace_context::{TraceId, trace_id_digits};
@@ -199,7 +199,7 @@ impl Line {
     fn address<const N: usize>(&mut self, before: &[u8; N], address: IpAddr) {
         self.put(before);
         self.0.push(b'"');
-        put_address(&mut self.0, address);
+        append_address(&mut self.0, address);
         self.0.push(b'"');
     }
 

@@ -1,5 +1,6 @@
-//! A [`Cidr`] is a range of IP addresses, as an operator writes it. [`reachable_address`] says
-//! where a listener is reached.
+//! Addresses: a [`Cidr`] is a range of IP addresses, as an operator writes it;
+//! [`reachable_address`] says where a listener is reached; [`append_address`] writes an address
+//! without a `String` between.
 //!
 //! An IPv4 address inside an IPv6 one (mapped, or by way of NAT64) always counts as the IPv4
 //! address, so that no rule can be passed by writing an address differently.
@@ -23,20 +24,18 @@ pub fn reachable_address(mut address: SocketAddr) -> SocketAddr {
     address
 }
 
-/// Returns how many bytes [`put_address`] writes.
+/// Returns how many bytes [`append_address`] writes.
 pub fn address_length(address: IpAddr) -> usize {
-    let digits = |part: u8| 1 + usize::from(part >= 10) + usize::from(part >= 100);
+    let digit_count = |part: u8| 1 + usize::from(part >= 10) + usize::from(part >= 100);
     match address {
-        IpAddr::V4(four) => four
-            .octets()
-            .into_iter()
-            .fold(3, |length, part| length + digits(part)),
+        // Three dots.
+        IpAddr::V4(four) => four.octets().into_iter().map(digit_count).sum::<usize>() + 3,
         IpAddr::V6(six) => six.to_string().len(),
     }
 }
 
-/// Writes an address at the end of these bytes.
-pub fn put_address(bytes: &mut Vec<u8>, address: IpAddr) {
+/// Appends an address to these bytes.
+pub fn append_address(bytes: &mut Vec<u8>, address: IpAddr) {
     let IpAddr::V4(four) = address else {
         // Anything can be written to a buffer.
         let _written = write!(bytes, "{address}");
@@ -59,31 +58,36 @@ pub fn put_address(bytes: &mut Vec<u8>, address: IpAddr) {
 /// A range of addresses: `10.0.0.0/8`, `fd00::/8`, or one bare address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Cidr {
-    first: IpAddr,
+    /// Any address of the range.
+    address: IpAddr,
     bits: u8,
 }
 
 impl Cidr {
     /// Returns whether the address lies in the range.
     pub fn contains(&self, address: IpAddr) -> bool {
-        match (self.first, plain_address(address)) {
-            (IpAddr::V4(first), IpAddr::V4(address)) => {
-                let differ = u32::from(first) ^ u32::from(address);
+        self.shares_prefix(plain_address(address))
+    }
+
+    /// Returns whether each address of another range lies in this one.
+    pub fn covers(&self, other: &Cidr) -> bool {
+        // The other's address stays as it is: a range of IPv6 may begin with a mapped address.
+        self.bits <= other.bits && self.shares_prefix(other.address)
+    }
+
+    /// Returns whether an address of the same family begins with the bits of the range.
+    fn shares_prefix(&self, address: IpAddr) -> bool {
+        match (self.address, address) {
+            (IpAddr::V4(own), IpAddr::V4(address)) => {
+                let differ = u32::from(own) ^ u32::from(address);
                 differ.checked_shr(32 - u32::from(self.bits)).unwrap_or(0) == 0
             }
-            (IpAddr::V6(first), IpAddr::V6(address)) => {
-                let differ = u128::from(first) ^ u128::from(address);
+            (IpAddr::V6(own), IpAddr::V6(address)) => {
+                let differ = u128::from(own) ^ u128::from(address);
                 differ.checked_shr(128 - u32::from(self.bits)).unwrap_or(0) == 0
             }
             (IpAddr::V4(_), IpAddr::V6(_)) | (IpAddr::V6(_), IpAddr::V4(_)) => false,
         }
-    }
-}
-
-impl Cidr {
-    /// Returns whether each address of another range lies in this one.
-    pub fn covers(&self, other: &Cidr) -> bool {
-        self.bits <= other.bits && self.contains(other.first)
     }
 }
 
@@ -109,20 +113,20 @@ impl FromStr for Cidr {
         };
         // `::ffff:10.0.0.0/104` is `10.0.0.0/8`. A shorter prefix of a mapped address covers more
         // than IPv4.
-        let (first, bits) = match (written, plain_address(written)) {
+        let (address, bits) = match (written, plain_address(written)) {
             (IpAddr::V6(_), v4 @ IpAddr::V4(_)) => match bits.checked_sub(96) {
                 Some(bits) => (v4, bits),
                 None => (written, bits),
             },
             _ => (written, bits),
         };
-        Ok(Self { first, bits })
+        Ok(Self { address, bits })
     }
 }
 
 impl fmt::Display for Cidr {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/{}", self.first, self.bits)
+        write!(f, "{}/{}", self.address, self.bits)
     }
 }
 
@@ -139,7 +143,7 @@ mod tests {
         let fours = (0..=255).map(|part| IpAddr::from([part, 0, 255 - part, 100]));
         for address in fours.chain(["::1", "fd00::1:2", "::ffff:10.0.0.1"].map(ip)) {
             let mut bytes = b"at ".to_vec();
-            put_address(&mut bytes, address);
+            append_address(&mut bytes, address);
             assert_eq!(String::from_utf8_lossy(&bytes), format!("at {address}"));
             assert_eq!(address_length(address), bytes.len() - 3);
         }
@@ -162,6 +166,28 @@ mod tests {
             assert!(range.contains(ip(inside)), "{inside} in {range}");
             assert!(!range.contains(ip(outside)), "{outside} not in {range}");
         }
+    }
+
+    #[test]
+    fn a_range_covers_no_other_family() {
+        for (wide, narrow, expected) in [
+            ("10.0.0.0/8", "10.1.0.0/16", true),
+            ("10.1.0.0/16", "10.0.0.0/8", false),
+            ("10.0.0.0/8", "::ffff:10.0.0.0/104", true),
+            ("10.0.0.0/8", "::ffff:10.0.0.0/90", false),
+            ("::ffff:10.0.0.0/90", "10.0.0.0/8", false),
+            ("::ffff:10.0.0.0/90", "::ffff:10.0.0.0/90", true),
+            ("::/0", "::ffff:10.0.0.0/90", true),
+            ("::/0", "10.0.0.0/8", false),
+            ("fd00::/8", "fd00:1::/32", true),
+        ] {
+            let [wide, narrow] = [wide, narrow].map(|range| range.parse::<Cidr>().unwrap());
+            assert_eq!(wide.covers(&narrow), expected, "{wide} covers {narrow}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_range_is_refused() {
         for wrong in [
             "",
             "10.0.0.0/",

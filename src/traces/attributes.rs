@@ -2,7 +2,7 @@
 //! copies: its name is a template that the compiler makes. Pure.
 
 use super::protobuf::{MORE, Message, field_length, low, varint_length};
-use crate::base::address::{address_length, put_address};
+use crate::base::address::{address_length, append_address};
 use std::net::IpAddr;
 
 /// The numbers of the fields of OpenTelemetry's messages.
@@ -122,7 +122,7 @@ impl Attributes<'_> {
             let length = address_length(address);
             self.begin_attribute(name, field_length(length));
             self.0.begin(field::TEXT, length);
-            put_address(self.0.end(), address);
+            append_address(self.0.end(), address);
         }
     }
 

@@ -1045,6 +1045,9 @@ fn ranges_of_addresses_are_compared_and_not_their_texts() {
     check("10.0.0.0/8", "10.0.0.0/8, 192.0.2.7", "Wider:");
     check("10.0.0.0/8, 192.0.2.7", "10.0.0.0/8", "Tighter:");
     check("10.0.0.0/8", "10.0.0.0/9", "Tighter:");
+    let of_ipv6 = "'::ffff:10.0.0.0/90'";
+    check(of_ipv6, "10.0.0.0/8", "Tighter:");
+    check(of_ipv6, &format!("{of_ipv6}, 192.0.2.7"), "Wider:");
 }
 
 #[test]
