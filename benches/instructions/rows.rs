@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use dialects::usage::{Source, Usage};
-use portcullis::base::calendar::{day_of, now_millis, start_of};
+use portcullis::base::calendar::{day_of, day_start, now_millis};
 use portcullis::conf::config;
 use portcullis::conf::price::Usd;
 use portcullis::ledger::{Ledger, Row};
@@ -28,7 +28,7 @@ pub fn write(arguments: &[String]) -> Result<(), String> {
     let ledger = std::thread::spawn(move || Ledger::open(&config))
         .join()
         .map_err(|_| "the ledger does not open")?;
-    let today = start_of(day_of(now_millis()));
+    let today = day_start(day_of(now_millis()));
     let callers = ["one", "two", "three", "four", "five"].map(row);
     // Each portion is written in one transaction, since it does not wait for more.
     for (number, row) in (0..rows).zip(callers.iter().cycle()) {

@@ -20,18 +20,18 @@ pub fn day_of(ms: u64) -> u64 {
 }
 
 /// Returns the first moment of a day.
-pub fn start_of(day: u64) -> u64 {
+pub fn day_start(day: u64) -> u64 {
     day.saturating_mul(DAY)
 }
 
 /// Returns the first day of a day's month.
-pub fn month_of(day: u64) -> u64 {
+pub fn first_day_of_month(day: u64) -> u64 {
     Month::containing(day).first
 }
 
 /// Writes a day as `2026-11-21`.
 pub fn format_date(day: u64) -> String {
-    let mut text = format_time(start_of(day));
+    let mut text = format_time(day_start(day));
     text.truncate(10);
     text
 }
@@ -41,19 +41,19 @@ pub fn format_time(ms: u64) -> String {
     String::from_utf8_lossy(&ascii_timestamp(ms)).into_owned()
 }
 
-/// Writes a moment of the past as [`format_system_time`] does. `clock` is the time of `now`.
-pub fn past_time(moment: Instant, now: Instant, clock: SystemTime) -> String {
+/// Writes a past moment as [`format_system_time`] does. `clock` is what the clock shows at `now`.
+pub fn format_past_instant(moment: Instant, now: Instant, clock: SystemTime) -> String {
     let since = now.saturating_duration_since(moment);
     format_system_time(clock.checked_sub(since).unwrap_or(clock))
 }
 
-/// Writes a time to the millisecond, as `2026-11-21T02:39:59.999Z`. Of a later year than 9999 the
-/// last moment of that year is written.
+/// Writes a time to the millisecond, as `2026-11-21T02:39:59.999Z`. For a year after 9999, writes
+/// the last moment of 9999.
 pub fn format_system_time(time: SystemTime) -> String {
     format_time(unix_millis(time))
 }
 
-/// Returns the time since 1970; none of a time before.
+/// Returns the time since 1970; zero for an earlier time.
 pub fn unix_time(time: SystemTime) -> Duration {
     time.duration_since(SystemTime::UNIX_EPOCH)
         .unwrap_or_default()
@@ -94,7 +94,7 @@ pub fn now_millis() -> u64 {
 
 /// Reads a time (RFC 3339 §5.6) or a date, from 1970 on, and returns the seconds since 1970. A
 /// fraction is dropped, and a leap second counts as the second before it.
-pub fn seconds_of(text: &str) -> Option<u64> {
+pub fn parse_unix_seconds(text: &str) -> Option<u64> {
     let (date, time) = text.as_bytes().split_at_checked(10)?;
     let [y @ .., b'-', m1, m2, b'-', d1, d2] = date else {
         return None;
@@ -105,7 +105,7 @@ pub fn seconds_of(text: &str) -> Option<u64> {
         day: parse_digits(&[*d1, *d2])?,
     };
     if !(1..=12).contains(&date.month)
-        || !(1..=length_of(date.year, date.month)).contains(&date.day)
+        || !(1..=days_in_month(date.year, date.month)).contains(&date.day)
     {
         return None;
     }
@@ -136,7 +136,7 @@ pub fn seconds_of(text: &str) -> Option<u64> {
         }
         _ => return None,
     };
-    (date.since_era() * DAY_SECONDS + seconds + behind)
+    (date.days_since_era_start() * DAY_SECONDS + seconds + behind)
         .checked_sub(BEFORE_1970 * DAY_SECONDS + ahead)
 }
 
@@ -193,7 +193,7 @@ impl Month {
         let first = day - (date.day - 1);
         Month {
             first,
-            next: first + length_of(date.year, date.month),
+            next: first + days_in_month(date.year, date.month),
         }
     }
 }
@@ -209,16 +209,17 @@ impl Date {
     /// Returns the date of a day, by Howard Hinnant's `civil_from_days`. Its years begin in March,
     /// so that the leap day is the last of a year.
     fn from_day(day: u64) -> Date {
-        let (era, of_era) = ((day + BEFORE_1970) / ERA, (day + BEFORE_1970) % ERA);
-        let year = (of_era - of_era / 1_460 + of_era / 36_524 - of_era / (ERA - 1)) / 365;
-        let of_year = of_era - (365 * year + year / 4 - year / 100);
-        let from_march = (5 * of_year + 2) / 153;
+        let (era, day_of_era) = ((day + BEFORE_1970) / ERA, (day + BEFORE_1970) % ERA);
+        let year =
+            (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / (ERA - 1)) / 365;
+        let day_of_year = day_of_era - (365 * year + year / 4 - year / 100);
+        let from_march = (5 * day_of_year + 2) / 153;
         let month = if from_march < 10 {
             from_march + 3
         } else {
             from_march - 9
         };
-        let day = of_year - (153 * from_march + 2) / 5 + 1;
+        let day = day_of_year - (153 * from_march + 2) / 5 + 1;
         Date {
             year: year + era * 400 + u64::from(month <= 2),
             month,
@@ -226,9 +227,10 @@ impl Date {
         }
     }
 
-    /// Returns the number of days since 0000-03-01, by Howard Hinnant's `days_from_civil`. A date
-    /// before it gives a wrong small number: whoever calls this refuses every date before 1970.
-    fn since_era(&self) -> u64 {
+    /// Returns the number of days since 0000-03-01, by Howard Hinnant's `days_from_civil`. For a
+    /// date before that the number is wrong, but smaller than that of any date since 1970; the
+    /// caller refuses dates before 1970.
+    fn days_since_era_start(&self) -> u64 {
         let (year, from_march) = if self.month > 2 {
             (self.year, self.month - 3)
         } else {
@@ -239,7 +241,7 @@ impl Date {
 }
 
 /// Returns the number of days of a month.
-fn length_of(year: u64, month: u64) -> u64 {
+fn days_in_month(year: u64, month: u64) -> u64 {
     match month {
         2 => {
             28 + u64::from(
@@ -266,7 +268,10 @@ mod tests {
             (1_798_761_599_999, "2026-12-31", "2026-12-01"),
         ] {
             assert_eq!(
-                (format_date(day_of(ms)), format_date(month_of(day_of(ms)))),
+                (
+                    format_date(day_of(ms)),
+                    format_date(first_day_of_month(day_of(ms)))
+                ),
                 (day.to_owned(), month.to_owned()),
                 "{ms}"
             );

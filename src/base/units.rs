@@ -413,7 +413,7 @@ impl FromStr for Time {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        calendar::seconds_of(text).map(Self).ok_or_else(|| {
+        calendar::parse_unix_seconds(text).map(Self).ok_or_else(|| {
             "must be a time from 1970 on, such as 2027-06-01T00:00:00Z, or a date such as 2027-06-01".to_owned()
         })
     }

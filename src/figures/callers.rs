@@ -4,7 +4,7 @@
 //! Names come from the catalog and from the ledger, never from a request. A caller that was removed
 //! stays for some weeks, since it may come back.
 
-use crate::base::calendar::{day_of, month_of};
+use crate::base::calendar::{day_of, first_day_of_month};
 use crate::base::lock::Lock;
 use crate::conf::price::Usd;
 use std::collections::BTreeMap;
@@ -98,7 +98,7 @@ impl Callers {
     /// Returns the use of all callers as it is at `now`, in milliseconds of Unix time. Forgets
     /// those of whom nothing was seen for long.
     pub fn sums(&self, now: u64) -> BTreeMap<Arc<str>, CallerSums> {
-        let (today, month) = (day_of(now), month_of(day_of(now)));
+        let (today, month) = (day_of(now), first_day_of_month(day_of(now)));
         let mut all = self.0.lock();
         // A clock that is some weeks ahead, and is set back, finds the old month as it was.
         let is_kept = |day: u64| day.saturating_add(MAX_DAYS as u64) > today;
@@ -135,7 +135,7 @@ impl Days {
             if *day == today {
                 sums.today.add(used);
             }
-            if month_of(*day) == month {
+            if first_day_of_month(*day) == month {
                 sums.month.add(used);
             }
         }
@@ -148,7 +148,7 @@ impl Days {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::base::calendar::{DAY, start_of};
+    use crate::base::calendar::{DAY, day_start};
     use proptest::prelude::*;
 
     proptest! {
@@ -162,9 +162,9 @@ mod tests {
             let callers = Callers::default();
             for (caller, day, ms, amount) in &steps {
                 let more = CallerUse { requests: 1, tokens: *amount, usd: Usd(*amount), unpriced: amount % 2 };
-                callers.add_use(&names[*caller], start_of(*day) + ms, &more);
+                callers.add_use(&names[*caller], day_start(*day) + ms, &more);
             }
-            let found = callers.sums(start_of(now) + 7);
+            let found = callers.sums(day_start(now) + 7);
             for (place, name) in names.iter().enumerate() {
                 let of = |is_wanted: &dyn Fn(u64) -> bool| {
                     let mut sum = CallerUse::default();
@@ -175,7 +175,7 @@ mod tests {
                 };
                 let expected = CallerSums {
                     today: of(&|day| day == now),
-                    month: of(&|day| month_of(day) == month_of(now)),
+                    month: of(&|day| first_day_of_month(day) == first_day_of_month(now)),
                     limited: 0,
                 };
                 prop_assert_eq!(found.get(name).cloned().unwrap_or_default(), expected);
@@ -186,7 +186,7 @@ mod tests {
     #[test]
     fn refusals_count_for_their_day_then_go() {
         let (callers, name) = (Callers::default(), Arc::from("a"));
-        let day = start_of(20_010);
+        let day = day_start(20_010);
         callers.count_limited(&name, day);
         callers.count_limited(&name, day + 1);
         assert_eq!(callers.sums(day)[&name].limited, 2);

@@ -10,7 +10,7 @@ use super::columns::{COLUMNS, PLACEHOLDERS, RowColumn, optional_value, text_valu
 use super::life::{self, Dead};
 use super::past::take_out;
 use super::read::read_integer;
-use crate::base::calendar::{day_of, start_of};
+use crate::base::calendar::{day_of, day_start};
 use crate::conf::price::Usd;
 use crate::limits::Past;
 use dialects::usage::{Source, Units, Usage};
@@ -123,7 +123,7 @@ fn is_sum_with(past: &Past, row: &Past) -> bool {
         && !past.is_taken_over
         && past.requests > 0
         && past.dated == row.dated
-        && (past.dated.is_some() || past.used_at == start_of(day_of(row.used_at)))
+        && (past.dated.is_some() || past.used_at == day_start(day_of(row.used_at)))
 }
 
 /// Returns the columns that running exchanges have, in the order of their table.

@@ -2,7 +2,7 @@
 
 use super::read::{Range, Reader, Table, unreadable_error};
 use super::sums::Column;
-use crate::base::calendar::{day_of, month_of};
+use crate::base::calendar::{day_of, first_day_of_month};
 use crate::conf::price::Usd;
 use crate::figures::callers::{CallerUse, Callers};
 use std::collections::HashMap;
@@ -16,7 +16,7 @@ pub(super) fn add_month_use(path: &Path, now_ms: u64, callers: &Callers) -> Resu
     };
     let mut days: HashMap<Arc<str>, HashMap<u64, CallerUse>> = HashMap::new();
     let range = Range {
-        from: month_of(day_of(now_ms)),
+        from: first_day_of_month(day_of(now_ms)),
         until: u64::MAX,
         caller: None,
         key: None,

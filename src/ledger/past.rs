@@ -3,7 +3,7 @@
 use super::columns::stored_integer;
 use super::read::{Range, Reader, Table, View, read_integer, unreadable_error};
 use super::sums::Column;
-use crate::base::calendar::{day_of, month_of, start_of};
+use crate::base::calendar::{day_of, day_start, first_day_of_month};
 use crate::conf::price::Usd;
 use crate::limits::Past;
 use rusqlite::{Row, params_from_iter};
@@ -16,7 +16,7 @@ const MINUTE: u64 = 61_000;
 
 /// Returns the first moment that [`Ledger::past_use`](super::Ledger::past_use) includes.
 pub(super) fn first_moment(now_ms: u64) -> u64 {
-    start_of(month_of(day_of(now_ms))).min(now_ms.saturating_sub(MINUTE))
+    day_start(first_day_of_month(day_of(now_ms))).min(now_ms.saturating_sub(MINUTE))
 }
 
 /// Reads the part of [`Ledger::past_use`](super::Ledger::past_use) in the file. Returns `None` if
@@ -56,7 +56,7 @@ fn read_past_view(reader: &Reader, now_ms: u64) -> rusqlite::Result<Vec<Past>> {
     let mut days = Days::new();
     let today = day_of(now_ms);
     let range = Range {
-        from: month_of(today),
+        from: first_day_of_month(today),
         until: today + 1,
         caller: None,
         key: None,
@@ -71,7 +71,7 @@ fn read_past_view(reader: &Reader, now_ms: u64) -> rusqlite::Result<Vec<Past>> {
         let day = days
             .entry((key.day, caller.clone(), its_key.clone(), model.clone()))
             .or_insert_with(|| Past {
-                used_at: start_of(key.day),
+                used_at: day_start(key.day),
                 caller,
                 key: its_key,
                 model,
@@ -102,11 +102,15 @@ fn read_past_view(reader: &Reader, now_ms: u64) -> rusqlite::Result<Vec<Past>> {
         }
     }
     // Rows from a clock that was days ahead also count today, or this month.
-    let ahead = start_of(today + 1).max(late.saturating_add(1));
+    let ahead = day_start(today + 1).max(late.saturating_add(1));
     past.extend(names.read_past(
         &view,
         AHEAD,
-        &[ahead, start_of(today), start_of(month_of(today))],
+        &[
+            ahead,
+            day_start(today),
+            day_start(first_day_of_month(today)),
+        ],
     )?);
     past.extend(days.into_values().filter(|day| day.requests > 0));
     Ok(past)

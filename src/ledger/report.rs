@@ -13,7 +13,7 @@ pub use query::{DEFAULT_GROUPS, DEFAULT_SINCE, Group, Query, RawQuery, query_pai
 use super::merge::MERGED;
 use super::read::{KeptFrom, Reader, Table, View, is_over};
 use super::sums::{Column, SumKey, Sums};
-use crate::base::calendar::{DAY, day_of, format_date, start_of};
+use crate::base::calendar::{DAY, day_of, day_start, format_date};
 use std::collections::BTreeMap;
 use std::fmt::{self, Display, Formatter};
 use std::path::Path;
@@ -242,11 +242,11 @@ impl Summing<'_> {
         } = view.kept_from()?;
         let (first, last) = (day_of(since), day_of(until));
         let (begins_within, ends_within) = (
-            since > start_of(first),
-            self.query.until.is_some() && until > start_of(last),
+            since > day_start(first),
+            self.query.until.is_some() && until > day_start(last),
         );
         // If the rows of a day are gone, the whole day is read.
-        let (first_has_rows, last_has_rows) = (since >= rows_from, start_of(last) >= rows_from);
+        let (first_has_rows, last_has_rows) = (since >= rows_from, day_start(last) >= rows_from);
         let mut notes = Vec::new();
         let mut from_day = first;
         let mut until_day = last;
@@ -255,10 +255,10 @@ impl Summing<'_> {
         } else {
             if begins_within && first_has_rows {
                 from_day = first.saturating_add(1);
-                self.read_rows(view, since, start_of(from_day))?;
+                self.read_rows(view, since, day_start(from_day))?;
             }
             if ends_within && last_has_rows {
-                self.read_rows(view, start_of(last), until)?;
+                self.read_rows(view, day_start(last), until)?;
             } else if ends_within {
                 until_day = last.saturating_add(1);
             }
@@ -269,7 +269,7 @@ impl Summing<'_> {
             if self.query.by.contains(&Group::Door) {
                 // Only rows have it.
                 self.reading = SlowRead::Doors;
-                self.read_rows(view, start_of(kept), start_of(until_day))?;
+                self.read_rows(view, day_start(kept), day_start(until_day))?;
                 if from_day < kept {
                     notes.push(format!(
                         "the doors of requests from before {} are not known",
@@ -284,7 +284,7 @@ impl Summing<'_> {
                 let detailed = detailed_days.clamp(kept, until_day);
                 self.reading =
                     SlowRead::OldRows(Some(detailed_days).filter(|day| *day < until_day));
-                self.read_rows(view, start_of(kept), start_of(detailed))?;
+                self.read_rows(view, day_start(kept), day_start(detailed))?;
                 self.reading = SlowRead::DaySums;
                 self.read_days(view, detailed, until_day)?;
                 if from_day < kept {
@@ -310,7 +310,7 @@ impl Summing<'_> {
                 format_date(days_from)
             ));
         }
-        Ok((if whole_first { start_of(first) } else { since }, notes))
+        Ok((if whole_first { day_start(first) } else { since }, notes))
     }
 
     fn read_days(&mut self, view: &View<'_>, from: u64, until: u64) -> rusqlite::Result<()> {

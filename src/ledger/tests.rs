@@ -1,6 +1,6 @@
 use super::report::{AnswerBounds, Query, RawQuery, SlowRead, Unanswered, answer_query};
 use super::*;
-use crate::base::calendar::{self, DAY, day_of, start_of};
+use crate::base::calendar::{self, DAY, day_of, day_start};
 use crate::conf::price::Usd;
 use crate::limits;
 use dialects::usage::{self, Source, Units, Usage};
@@ -189,7 +189,7 @@ proptest! {
     #[test]
     fn the_past_is_the_sum_of_its_rows(
         rows in prop::collection::vec((prop_oneof![0..40 * DAY, 0..150_000_u64], 0..2_usize, 0..2_usize, 0..100_u64, prop::option::of(0..1_000_u64)), 0..80),
-        now in prop_oneof![Just(NOW), Just(start_of(day_of(NOW)) + 30_000), Just(start_of(calendar::month_of(day_of(NOW))) + 20_000)],
+        now in prop_oneof![Just(NOW), Just(day_start(day_of(NOW)) + 30_000), Just(day_start(calendar::first_day_of_month(day_of(NOW))) + 20_000)],
         split in 0..80_usize,
     ) {
         let rows: Vec<Row> = rows.into_iter().map(|(ago, key, model, prompt, cost)| Row {
@@ -221,13 +221,13 @@ proptest! {
             used_at: row.admitted_at, dated: None, caller: row.caller.clone(), key: row.key.clone(), model: row.model.clone(),
             requests: 1, tokens: row.usage.total(), usd: row.cost.unwrap_or_default(), unpriced: u64::from(row.cost.is_none()), is_taken_over: false,
         }).collect();
-        let this_month = |past: &Past| past.used_at >= start_of(calendar::month_of(day_of(now)));
+        let this_month = |past: &Past| past.used_at >= day_start(calendar::first_day_of_month(day_of(now)));
         let kept: Vec<Past> = naive.iter().filter(|past| past.used_at >= now - 61_000 || this_month(past)).cloned().collect();
         prop_assert_eq!(spent(&past), spent(&kept));
         let unpriced = |past: &[Past]| past.iter().map(|past| past.unpriced).sum::<u64>();
         prop_assert_eq!(unpriced(&past), unpriced(&kept));
         let recent = |past: &[Past]| {
-            let mut recent: Vec<_> = past.iter().filter(|past| past.used_at + 61_000 >= now && past.used_at != start_of(day_of(past.used_at))).map(|past| (past.used_at, past.key.clone(), past.tokens)).collect();
+            let mut recent: Vec<_> = past.iter().filter(|past| past.used_at + 61_000 >= now && past.used_at != day_start(day_of(past.used_at))).map(|past| (past.used_at, past.key.clone(), past.tokens)).collect();
             recent.sort();
             recent
         };
@@ -308,18 +308,18 @@ fn old_rows_go_in_steps_sums_stay() {
     let today = day_of(calendar::now_millis());
     let ledger = folder.open();
     for n in 0..2_500 {
-        ledger.write(row(start_of(today - 3) + n));
+        ledger.write(row(day_start(today - 3) + n));
     }
-    ledger.write(row(start_of(today - 401)));
-    ledger.write(row(start_of(today - 2)));
-    ledger.write(row(start_of(today)));
+    ledger.write(row(day_start(today - 401)));
+    ledger.write(row(day_start(today - 2)));
+    ledger.write(row(day_start(today)));
     drop(ledger);
     let ledger = Ledger::open(&config::Ledger {
         retention: Duration::from_secs(2 * 86_400),
         ..folder.config()
     });
     // It goes on writing meanwhile.
-    ledger.write(row(start_of(today) + 1));
+    ledger.write(row(day_start(today) + 1));
     let connection = folder.read();
     eventually("the old rows are deleted", || {
         count(&connection, "exchange") == 3
@@ -358,12 +358,12 @@ fn old_sums_lose_account_and_outcome_no_money() {
         },
         model: format!("m-{}", n % 40).into(),
         unused_tokens: n % 4,
-        ..row(start_of(today - 36 - n % 3) + n)
+        ..row(day_start(today - 36 - n % 3) + n)
     };
     let ledger = folder.open();
     (0..4_000).for_each(|n| ledger.write(old(n)));
     // This one is young enough to keep all.
-    ledger.write(row(start_of(today - 34)));
+    ledger.write(row(day_start(today - 34)));
     ledger.flush();
     let ask = |by: &str| report_by(&folder, by);
     let by_names = ask("day,caller,key,model");
@@ -416,7 +416,7 @@ fn reports_by_account_read_rows_where_sums_are_merged() {
     ] {
         ledger.write(Row {
             account: Some(account.into()),
-            ..row(start_of(day))
+            ..row(day_start(day))
         });
     }
     ledger.flush();

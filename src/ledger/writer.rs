@@ -8,7 +8,7 @@ use super::RUNNING_INTERVAL;
 use super::book::{BUSY_TIMEOUT, Book, Fault};
 use super::merge::DETAILED_DAYS;
 use super::sink::{Backlog, Sink};
-use crate::base::calendar::{DAY, day_of, now_millis, start_of};
+use crate::base::calendar::{DAY, day_of, day_start, now_millis};
 use crate::base::lock::wait_with_timeout;
 use running::SoFar;
 use std::collections::HashMap;
@@ -254,7 +254,7 @@ impl Writer {
         let today = day_of(now_millis());
         let kept = u64::try_from(self.sink.retention.as_millis()).unwrap_or(u64::MAX) / DAY;
         let pruned = book.prune(
-            start_of(today.saturating_sub(kept)),
+            day_start(today.saturating_sub(kept)),
             today.saturating_sub(kept.max(SUMS_KEPT)),
         );
         let merged = pruned

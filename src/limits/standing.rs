@@ -1,7 +1,7 @@
 //! How a limit stands, for the caller that it limits.
 
 use super::{Bound, Counts, Kind, Level, Measure, Period};
-use crate::base::calendar::{DAY, Month, day_of, format_time, start_of};
+use crate::base::calendar::{DAY, Month, day_of, day_start, format_time};
 use serde_json::{Map, Value, json};
 
 /// The time after which a second leaves the last minute.
@@ -58,8 +58,8 @@ fn limit_json(kind: Kind, used: u64, limit: u64, counts: &Counts, now_ms: u64) -
 pub fn resets_at(kind: Kind, counts: &Counts, now_ms: u64) -> Option<u64> {
     match kind.period() {
         Period::Minute => end_of_minute(counts, kind.measure()),
-        Period::Day => Some(start_of(day_of(now_ms) + 1)),
-        Period::Month => Some(start_of(Month::containing(now_ms / DAY).next)),
+        Period::Day => Some(day_start(day_of(now_ms) + 1)),
+        Period::Month => Some(day_start(Month::containing(now_ms / DAY).next)),
         Period::Present => None,
     }
 }

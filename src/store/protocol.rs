@@ -5,7 +5,7 @@
 //! there, the script refuses; each gateway then sees that its limit is larger, and uses its share
 //! of the limit.
 
-use crate::base::calendar::start_of;
+use crate::base::calendar::day_start;
 use crate::conf::price::Usd;
 use crate::limits::tally::Tally;
 use crate::limits::{Ask, Counts, Kind, Level, Limits, Moment, OwnPart, Used, WHOLE_LIMIT};
@@ -184,7 +184,7 @@ pub(super) fn missing_parts(earlier: &Counts, began: &Counts, now: Moment) -> Ve
             earlier.day.tokens.saturating_sub(known.tokens),
             Usd(earlier.day.usd.0.saturating_sub(known.usd.0)),
         );
-        missing.push((start_of(now.day), today));
+        missing.push((day_start(now.day), today));
     }
     // On the first day of a month, the month's sum is that day's sum.
     if earlier.moment.month == now.month && now.month != now.day {
@@ -194,7 +194,7 @@ pub(super) fn missing_parts(earlier: &Counts, began: &Counts, now: Moment) -> Ve
         };
         let usd = earlier.month_usd.0.saturating_sub(known);
         let before_today = Used::new(0, 0, Usd(usd.saturating_sub(today.usd.0)));
-        missing.push((start_of(now.month), before_today));
+        missing.push((day_start(now.month), before_today));
     }
     missing.retain(|(_, used)| *used != Used::default());
     missing

@@ -367,7 +367,7 @@ proptest! {
         let ledger = folder.open();
         rows.iter().for_each(|row| ledger.write(row.clone()));
         ledger.flush();
-        let since = if whole { start_of(day_of(NOW - since)) } else { NOW - since };
+        let since = if whole { day_start(day_of(NOW - since)) } else { NOW - since };
         let until = length.map(|length| since + length).filter(|until| *until <= NOW);
         let query = Query { by: by.clone(), now: NOW, since, until, caller: filtered.then(|| "b".to_owned()), key: None, model: None, csv: false };
         let told = answer_query(&folder.file(), &query, None).unwrap().unwrap();
@@ -394,7 +394,7 @@ fn beyond_the_rows_whole_days_are_told() {
     let folder = Folder::new();
     let now = calendar::now_millis();
     let today = day_of(now);
-    let at = |days: u64, hour: u64| start_of(today - days) + hour * 3_600_000;
+    let at = |days: u64, hour: u64| day_start(today - days) + hour * 3_600_000;
     let ledger = folder.open();
     for days in [10, 5, 3] {
         ledger.write(row(at(days, 1)));

@@ -203,7 +203,7 @@ fn cut_things_are_told_apart_from_limits() {
     let earlier = [
         now,
         now - 120_000,
-        calendar::start_of(calendar::month_of(calendar::day_of(now))),
+        calendar::day_start(calendar::first_day_of_month(calendar::day_of(now))),
         now - 62 * DAY,
     ];
     let ledger = folder.open();

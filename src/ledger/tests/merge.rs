@@ -99,7 +99,7 @@ fn a_start_continues_and_reads_late_sums_again() {
     let ledger = folder.open();
     ledger.write(Row {
         caller: "caller-000000".into(),
-        ..row(start_of(until - 3))
+        ..row(day_start(until - 3))
     });
     ledger.flush();
     drop(ledger);
@@ -119,7 +119,7 @@ fn account_reports_read_sums_not_merged_yet() {
         since: Some("60d"),
         ..RawQuery::default()
     };
-    let query = Query::new(&asked, start_of(until + DETAILED_DAYS)).unwrap();
+    let query = Query::new(&asked, day_start(until + DETAILED_DAYS)).unwrap();
     let report = answer_query(&folder.file(), &query, None)
         .unwrap()
         .unwrap()
@@ -144,7 +144,7 @@ fn slow_questions_say_how_to_ask_for_less() {
     merge_all(&mut book, until);
     drop(book);
     let ledger = folder.open();
-    (0..2_000).for_each(|n| ledger.write(row(start_of(until - 2) + n)));
+    (0..2_000).for_each(|n| ledger.write(row(day_start(until - 2) + n)));
     drop(ledger);
     let ask = |by: &str| {
         let asked = RawQuery {
@@ -152,7 +152,7 @@ fn slow_questions_say_how_to_ask_for_less() {
             since: Some("60d"),
             ..RawQuery::default()
         };
-        let query = Query::new(&asked, start_of(until + DETAILED_DAYS)).unwrap();
+        let query = Query::new(&asked, day_start(until + DETAILED_DAYS)).unwrap();
         let bounds = AnswerBounds {
             deadline: Instant::now(),
             lines: 1_000,

@@ -10,7 +10,7 @@ use super::Pages;
 use crate::account::breaker::BreakerState;
 use crate::account::condition::AccountSigns;
 use crate::account::target_health::TargetHealth;
-use crate::base::calendar::{format_system_time, format_time, past_time};
+use crate::base::calendar::{format_past_instant, format_system_time, format_time};
 use crate::live::ready_account::ReadyAccount;
 use crate::live::{self, Live, Route, Snapshot};
 use crate::operator::problems::verdict::Verdict;
@@ -270,7 +270,7 @@ fn file_reports(pages: &Pages, now: Instant, clock: SystemTime) -> Vec<FileRepor
     let last = live.iter().rev().take(MAX_FILES);
     last.map(|(path, seen)| FileReport {
         file: name_in_folder(pages, path),
-        live_as_of: past_time(*seen, now, clock),
+        live_as_of: format_past_instant(*seen, now, clock),
     })
     .collect()
 }

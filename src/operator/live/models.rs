@@ -7,7 +7,7 @@ use crate::account::NamedTarget;
 use crate::account::condition::{AccountState, Reason, TargetState};
 use crate::account::strategy::{self, Smooth, View};
 use crate::account::target_health::TargetHealth;
-use crate::base::calendar::past_time;
+use crate::base::calendar::format_past_instant;
 use crate::base::units::cut_text;
 use crate::catalog::{Model, Target, globs};
 use crate::live::{Route, Snapshot};
@@ -396,7 +396,7 @@ impl<'r> ShownTarget<'r> {
             reason,
         } = context.accounts.get(target.account.index)?;
         let present = signs.target(health.as_ref().map(|health| health.signs(now)));
-        let time = |instant| past_time(instant, now, clock);
+        let time = |instant| format_past_instant(instant, now, clock);
         let failure = health
             .as_ref()
             .and_then(|health| health.last_failure())

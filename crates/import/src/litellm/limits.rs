@@ -9,7 +9,7 @@ use super::node::Spot;
 use crate::notes::{Finding, Grade};
 use crate::write::Fields;
 use crate::{Bound, Spent};
-use portcullis::base::calendar::{day_of, month_of, start_of};
+use portcullis::base::calendar::{day_of, day_start, first_day_of_month};
 use portcullis::conf::price::Usd;
 use portcullis::conf::yaml::edit::NewValue;
 
@@ -92,7 +92,7 @@ impl Limits {
             "is in the new ledger, and counts for this day or this calendar month";
         let counted_at = match MONEY.map(|field| self.own.get(field)) {
             [Some(_), _] => now,
-            [None, Some(_)] => start_of(month_of(day_of(now))),
+            [None, Some(_)] => day_start(first_day_of_month(day_of(now))),
             [None, None] => return,
         };
         // LiteLLM begins anew then, as soon as it looks.

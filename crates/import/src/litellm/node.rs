@@ -7,7 +7,7 @@ use std::ops::RangeInclusive;
 
 use crate::amount::Amount;
 use crate::notes::{Finding, Findings, Grade, format_place, join_path};
-use portcullis::base::calendar::seconds_of;
+use portcullis::base::calendar::parse_unix_seconds;
 use portcullis::base::problem::Problem;
 use portcullis::conf::yaml::{Entry, Node, Value};
 
@@ -139,7 +139,7 @@ impl<'a> Spot<'a> {
     /// UTC.
     pub(super) fn time(&self) -> Option<u64> {
         let text = self.text()?;
-        let read = seconds_of(text).or_else(|| seconds_of(&format!("{text}Z")))?;
+        let read = parse_unix_seconds(text).or_else(|| parse_unix_seconds(&format!("{text}Z")))?;
         (read < 253_402_300_800).then_some(read)
     }
 
