@@ -122,8 +122,8 @@ fn list_entry<'m>(
         created: model.created,
         created_at,
         owned_by: &model.owned_by,
-        context: least(&targets, |target| target.sure.context),
-        max_output: least(&targets, |target| target.sure.max_output),
+        context: least(&targets, |target| target.known_traits.context),
+        max_output: least(&targets, |target| target.known_traits.max_output),
         thinks: first.filter(|_| targets.iter().all(|target| thinks(target) == first)),
         kinds: if targets
             .iter()
@@ -143,7 +143,7 @@ fn least(targets: &[&Target], value: fn(&Target) -> Option<u64>) -> Option<u64> 
 }
 
 fn thinks(target: &Target) -> Option<bool> {
-    match target.sure.thinking {
+    match target.known_traits.thinking {
         Thinking::Unknown => None,
         Thinking::None => Some(false),
         Thinking::Budget | Thinking::Effort => Some(true),
@@ -159,8 +159,8 @@ fn model_kinds(model: &Model, target: &Target) -> Vec<ModelKind> {
     if let Some(kind) = model.kind.or_else(|| ModelKind::of_name(&target.model)) {
         return vec![kind];
     }
-    let is_known =
-        target.sure.thinking != Thinking::Unknown || target.price_from == Some(Origin::List);
+    let is_known = target.known_traits.thinking != Thinking::Unknown
+        || target.price_from == Some(Origin::List);
     if account.dialect.protocol.calls_nobody() {
         let mut kinds = Vec::new();
         for kind in served {

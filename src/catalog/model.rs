@@ -17,7 +17,8 @@ use dialects::traits::Traits;
 pub struct Model {
     /// The id, as `/v1/models` lists it.
     pub id: Arc<str>,
-    /// The pattern that the model comes from, such as `openai/*`. A pattern itself has its id here.
+    /// The pattern that the model comes from, such as `openai/*`. If the model is itself a pattern,
+    /// this is its own id.
     pub pattern: Option<Arc<str>>,
     /// The model's position in [`Catalog::models`](super::Catalog::models).
     pub index: usize,
@@ -69,7 +70,8 @@ impl Model {
                 .is_ok()
     }
 
-    /// Returns the globs over names for which the model, or a model that it stands for, is meant.
+    /// Returns the globs that lead to this model: those of its aliases, and its own id if it is a
+    /// pattern.
     pub(super) fn patterns(&self) -> impl Iterator<Item = &Arc<str>> {
         self.alias_globs
             .iter()
@@ -86,13 +88,14 @@ impl Model {
         self.pattern.as_ref().unwrap_or(&self.id)
     }
 
-    /// Makes the model that a pattern stands for under this id.
-    pub(super) fn named(&self, id: &str) -> Option<Model> {
-        let star = globs::star_text(&self.id, id).filter(|star| !star.contains('*'))?;
+    /// Makes the model with this id, for which the pattern stands. Returns `None` if the id does
+    /// not match or is itself a pattern, or if no target is left.
+    pub(super) fn for_id(&self, id: &str) -> Option<Model> {
+        let star_text = globs::star_text(&self.id, id).filter(|text| !text.contains('*'))?;
         let targets: Vec<Target> = self
             .targets
             .iter()
-            .filter_map(|target| target.named(star))
+            .filter_map(|target| target.for_star(star_text))
             .collect();
         (!targets.is_empty()).then(|| Model {
             id: id.into(),
@@ -117,7 +120,7 @@ impl Model {
     }
 }
 
-/// Returns the models of a list but for this one.
+/// Returns the ids of a list without this one: a model is never its own fallback.
 fn without(list: &[Arc<str>], id: &str) -> Vec<Arc<str>> {
     let others = list.iter().filter(|other| ***other != *id);
     others.cloned().collect()
@@ -135,8 +138,9 @@ named_enum! {
         /// In turn, by `weight`: at 3 to 1 every fourth request goes to the second. For accounts
         /// with known quotas, or to try a new one with a small share.
         Weighted = "weighted",
-        /// First the account with the fewest requests in flight for its `weight`, or, where the
-        /// weights are equal and each account has a `concurrency`, for that. For GPUs of your own.
+        /// First the target whose account has the fewest requests in flight, divided by the
+        /// target's `weight`. If all weights are equal and each account has a `concurrency`:
+        /// divided by that. For GPUs of your own.
         LeastBusy = "least_busy",
         /// Of two targets that are drawn by `weight`, first the one that is expected to give its
         /// first token sooner. For providers whose speed changes by the hour.
@@ -175,7 +179,7 @@ named_enum! {
     /// Whether callers see what a model thinks.
     #[derive(Default)]
     pub enum Reasoning: Deserialize, JsonSchema {
-        /// They see it, as `reasoning_content`.
+        /// They see it in the way of the format that they speak, such as `reasoning_content`.
         #[default]
         Show = "show",
         /// They do not see it.
@@ -220,7 +224,7 @@ pub struct Target {
     pub traits: Traits,
     /// The features that are known for sure, or that the operator has written. Lists of models show
     /// no others.
-    pub sure: Traits,
+    pub known_traits: Traits,
     /// The target's price; `None` = unknown, which is not zero.
     pub price: Option<Price>,
     /// The origin of the price, if there is one.
@@ -228,11 +232,12 @@ pub struct Target {
 }
 
 impl Target {
-    /// Makes the target that a pattern's target stands for, if its `*` stands for this text. A
-    /// model that was tuned for one customer is left out, unless the pattern asks for such models.
-    fn named(&self, star: &str) -> Option<Target> {
+    /// Makes the target of a model from a pattern's target: `star_text` takes the place of its `*`.
+    /// Returns `None` for a model that was tuned for one customer (`ft:`), unless the pattern asks
+    /// for such models.
+    fn for_star(&self, star_text: &str) -> Option<Target> {
         const TUNED: &str = "ft:";
-        let (account, model) = (&self.account, globs::fill_star(&self.model, star));
+        let (account, model) = (&self.account, globs::fill_star(&self.model, star_text));
         if model.starts_with(TUNED) && !self.model.starts_with(TUNED) {
             return None;
         }
@@ -241,7 +246,7 @@ impl Target {
         let (price, price_from) = written.or_else(|| account.known_price(&model)).unzip();
         Some(Target {
             traits: known.for_server(account.server),
-            sure: if known.guessed {
+            known_traits: if known.guessed {
                 Traits::UNKNOWN
             } else {
                 known

@@ -63,7 +63,7 @@ impl Catalog {
             Some(known) => known.clone(),
             None => Arc::new(Model {
                 index,
-                ..pattern.named(id)?
+                ..pattern.for_id(id)?
             }),
         };
         if self.is_served(&model) {

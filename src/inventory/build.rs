@@ -107,7 +107,7 @@ fn target_item(target: &Target) -> TargetItem {
         tier,
         timeouts: _,
         traits: _,
-        sure: _,
+        known_traits: _,
         price,
         price_from: _,
     } = target;

@@ -50,7 +50,7 @@ pub(super) fn resolve_models<'r>(
     }
     for (id, pattern) in of_patterns {
         let pattern = models.get(pattern).and_then(Option::as_ref);
-        if let Some(model) = pattern.and_then(|pattern| pattern.named(id)) {
+        if let Some(model) = pattern.and_then(|pattern| pattern.for_id(id)) {
             models.insert(id, Some(model));
         }
     }
@@ -312,7 +312,7 @@ impl WrittenEntry<'_, '_, '_, raw::Model> {
                             `?`, `#`, `\\`, or an empty, `.` or `..` part between slashes";
                 scribe.key("model").note_problem_if(account.dialect.cannot_address(model), message);
                 let known = (account.dialect.protocol.traits)(model);
-                let sure = merge_traits(if known.guessed { Traits::UNKNOWN } else { known }, target.traits.as_ref());
+                let known_traits = merge_traits(if known.guessed { Traits::UNKNOWN } else { known }, target.traits.as_ref());
                 let traits = merge_traits(known, target.traits.as_ref()).for_server(account.server);
                 scribe.key("traits").key("context").note_problem_if(traits.context == Some(0), "must be at least 1");
                 scribe.key("traits").key("max_output").note_problem_if(traits.max_output == Some(0), "must be at least 1");
@@ -334,7 +334,7 @@ impl WrittenEntry<'_, '_, '_, raw::Model> {
                     weight: target.weight.unwrap_or(1),
                     tier,
                     traits,
-                    sure,
+                    known_traits,
                     price,
                     price_from,
                 })
