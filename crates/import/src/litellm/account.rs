@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use super::address::{dialect_url, host_label, is_open, is_plain};
 use super::entry::Entry;
+use super::merged_config::{ENVIRON, MergedConfig, is_word, variable_name};
 use super::node::{Lost, Spot};
 use super::provider::{Ours, ProviderRow};
-use super::world::{ENVIRON, World, is_word, variable_name};
 use crate::amount::Amount;
 use crate::notes::{Finding, Grade};
 use crate::write::Fields;
@@ -37,7 +37,7 @@ const SECRET_FILE: char = '\u{1}';
 pub(super) struct Drafting<'d, 'a> {
     pub(super) row: &'static ProviderRow,
     pub(super) entry: &'d mut Entry<'a>,
-    pub(super) world: &'d World<'a>,
+    pub(super) config: &'d MergedConfig<'a>,
     pub(super) draft: Draft,
 }
 
@@ -146,12 +146,12 @@ impl<'a> Drafting<'_, 'a> {
         };
         let text = match &written {
             Some(spot) if spot.text() == Some("") => None,
-            Some(spot) => Some(self.world.plain(spot)?),
+            Some(spot) => Some(self.config.plain(spot)?),
             None => self
                 .row
                 .bases
                 .iter()
-                .find_map(|name| self.world.variable(name)),
+                .find_map(|name| self.config.variable(name)),
         };
         let Some(text) = text else { return Ok(None) };
         let (url, difference) = dialect_url(dialect, &text);
@@ -262,9 +262,9 @@ impl<'a> Drafting<'_, 'a> {
         const OF_WHOLE_ANSWERS: &str = "is `timeouts.total` of whole answers, for all attempts together; streams have `stream_timeout`";
         const OF_STREAMS: &str =
             "is `timeouts.first_byte` and `idle`: LiteLLM counts each read of a stream";
-        let of_router = self.world.setting("router_settings", "stream_timeout");
+        let of_router = self.config.setting("router_settings", "stream_timeout");
         let of_streams = self.read_timeout("stream_timeout", of_router);
-        let of_all = self.read_timeout("timeout", self.world.timeout());
+        let of_all = self.read_timeout("timeout", self.config.timeout());
         let mut times = Fields::default();
         if let Some((_, span)) = of_streams.as_ref().or(of_all.as_ref()) {
             times.set("first_byte", span.as_str());
@@ -292,7 +292,7 @@ impl<'a> Drafting<'_, 'a> {
         of_all: Option<Spot<'a>>,
     ) -> Option<(Spot<'a>, String)> {
         let spot = self.take(field).or(of_all)?;
-        let seconds = self.world.plain(&spot).ok();
+        let seconds = self.config.plain(&spot).ok();
         let span = seconds.and_then(|seconds| format_span(&seconds));
         if span.is_none() {
             spot.report_manual("must be a number of seconds: write `timeouts` by hand");

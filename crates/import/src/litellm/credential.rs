@@ -1,8 +1,8 @@
 //! The credential of an account, and the other fields that identify it: region, project, version.
 
 use super::account::{Drafting, env_reference, secret_file};
+use super::merged_config::{Check, is_region, is_word, variable_name};
 use super::node::{Lost, Spot};
-use super::world::{Check, is_region, is_word, variable_name};
 use crate::notes::Grade;
 use crate::write::Fields;
 
@@ -62,12 +62,12 @@ const AWS_KEYS: [(&str, &str); 3] = [
 impl Drafting<'_, '_> {
     fn read_word(&mut self, word: &Word) -> Result<String, Lost> {
         if let Some(spot) = self.take_first(word.params) {
-            let found = self.world.word(&spot, word.is_right)?;
+            let found = self.config.word(&spot, word.is_right)?;
             spot.report_exact();
             return Ok(found);
         }
         let mut variables = word.variables.iter();
-        let found = variables.find_map(|name| self.world.variable(name));
+        let found = variables.find_map(|name| self.config.variable(name));
         let found = found.filter(|found| (word.is_right)(found));
         let (noun, entry) = (word.noun, &self.entry.name);
         let Some(found) = found.or_else(|| word.default.map(str::to_owned)) else {
@@ -100,7 +100,7 @@ impl Drafting<'_, '_> {
             return;
         }
         let keys = self.row.keys;
-        let set = keys.iter().find(|name| self.world.is_set(name));
+        let set = keys.iter().find(|name| self.config.is_set(name));
         if let Some(name) = set.or(keys.first()) {
             self.set("key", env_reference(name));
             let message =
@@ -132,7 +132,7 @@ impl Drafting<'_, '_> {
         }
         let written = AWS_KEYS.map(|(field, _)| self.take(&format!("aws_{field}")));
         let is_whole = matches!(written, [Some(_), Some(_), _]);
-        if !is_whole && self.world.is_set(BEARER) {
+        if !is_whole && self.config.is_set(BEARER) {
             self.set("key", env_reference(BEARER));
             let message = format!("no keys are written: {BEARER} of the environment");
             self.entry.name.report_approximate(message);
@@ -144,7 +144,7 @@ impl Drafting<'_, '_> {
             let is_token = field == "session_token";
             match spot {
                 Some(spot) if is_whole || is_token => fields.set(field, self.secret(&spot, end)),
-                None if is_token && (is_whole || !self.world.is_set(&variable)) => {}
+                None if is_token && (is_whole || !self.config.is_set(&variable)) => {}
                 lone => {
                     if let Some(spot) = lone {
                         spot.report_manual("one of the two keys is missing: write both by hand");

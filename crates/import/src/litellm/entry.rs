@@ -10,9 +10,9 @@ use dialects::neutral::ModelKind;
 
 use super::bound::Bounds;
 use super::counts::Counts;
+use super::merged_config::MergedConfig;
 use super::node::{Lost, Spot};
 use super::rules::{Section, report_field};
-use super::world::World;
 use crate::Bound;
 use crate::notes::{Grade, LEFT_OUT};
 use portcullis::base::problem::quote_safely;
@@ -64,11 +64,11 @@ impl<'a> Entry<'a> {
     }
 
     /// Adds the parameters of the credential that the entry names. The entry's own count first.
-    pub(super) fn add_credential(&mut self, world: &World<'a>) {
+    pub(super) fn add_credential(&mut self, config: &MergedConfig<'a>) {
         let Some(named) = self.params.remove("litellm_credential_name") else {
             return;
         };
-        let Some(credential) = named.text().and_then(|name| world.credential(name)) else {
+        let Some(credential) = named.text().and_then(|name| config.credential(name)) else {
             named.report_manual(
                 "`credential_list` has no credential of this name: write the account's key by hand",
             );
@@ -87,7 +87,7 @@ impl<'a> Entry<'a> {
     }
 
     /// Returns why the entry may not be used by all, or not at all.
-    pub(super) fn reservation(&self, world: &World<'_>) -> Option<Lost> {
+    pub(super) fn reservation(&self, config: &MergedConfig<'_>) -> Option<Lost> {
         const TEAM: &str = "only this team may use the entry, which the catalog says at callers";
         const WINDOWS: &str =
             "other teams may not use it at these hours, which the catalog cannot say";
@@ -99,7 +99,7 @@ impl<'a> Entry<'a> {
             (filled("access_windows"), Grade::Manual, WINDOWS),
             (blocked, Grade::Unsupported, "LiteLLM does not use it"),
             (
-                self.other_environments(world),
+                self.other_environments(config),
                 Grade::Unsupported,
                 ENVIRONMENT,
             ),
@@ -109,9 +109,9 @@ impl<'a> Entry<'a> {
     }
 
     /// Returns the environments of the entry, if this is none of them.
-    pub(super) fn other_environments(&self, world: &World<'_>) -> Option<&Spot<'a>> {
+    pub(super) fn other_environments(&self, config: &MergedConfig<'_>) -> Option<&Spot<'a>> {
         let environments = self.info.get("supported_environments")?;
-        let here = world.variable("LITELLM_ENVIRONMENT");
+        let here = config.variable("LITELLM_ENVIRONMENT");
         let is_here = here.is_some_and(|here| environments.texts().contains(&here));
         (!is_here && !environments.is_empty()).then_some(environments)
     }

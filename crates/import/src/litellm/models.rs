@@ -6,11 +6,11 @@ use dialects::neutral::ModelKind;
 
 use super::account::{Draft, Drafting, name_files};
 use super::entry::{Entry, KeyLimits, Terms, model_kind};
+use super::merged_config::MergedConfig;
 use super::names::{Missing, Taken, entry_name};
 use super::node::{Lost, Spot};
 use super::price::{list_price, read_price};
 use super::provider::model_provider;
-use super::world::World;
 use crate::notes::{Finding, Grade, LEFT_OUT, format_place};
 use crate::write::EntryOut;
 use portcullis::base::problem::looks_secret;
@@ -72,22 +72,22 @@ pub(super) struct Made<'a> {
 
 impl<'a> Made<'a> {
     /// Takes one entry of `model_list`.
-    pub(super) fn take_entry(&mut self, spot: &Spot<'a>, world: &World<'a>) {
+    pub(super) fn take_entry(&mut self, spot: &Spot<'a>, config: &MergedConfig<'a>) {
         let Some(mut entry) = Entry::read(spot) else {
             return;
         };
         let findings = spot.findings;
         let begin = findings.len();
         let places = entry.places();
-        entry.add_credential(world);
+        entry.add_credential(config);
         self.has_tags |= ["tags", "tag_regex"]
             .iter()
             .any(|tag| entry.params.contains_key(tag));
-        let is_reserved = entry.reservation(world).is_some();
+        let is_reserved = entry.reservation(config).is_some();
         // LiteLLM does not even load what is for other environments.
-        let is_loaded = entry.other_environments(world).is_none();
+        let is_loaded = entry.other_environments(config).is_none();
         let mut terms = is_loaded.then(|| Terms::take(&mut entry, is_reserved));
-        match self.take_target(&mut entry, world) {
+        match self.take_target(&mut entry, config) {
             Ok(()) => {
                 entry.report_rest();
                 terms.iter_mut().for_each(|terms| terms.is_made = true);
@@ -150,7 +150,11 @@ impl<'a> Made<'a> {
     }
 
     /// Makes the target of an entry, with its account and its model.
-    fn take_target(&mut self, entry: &mut Entry<'a>, world: &World<'a>) -> Result<(), Lost> {
+    fn take_target(
+        &mut self,
+        entry: &mut Entry<'a>,
+        config: &MergedConfig<'a>,
+    ) -> Result<(), Lost> {
         let name = entry.name.clone();
         let findings = name.findings;
         let id = name.text().unwrap_or_default();
@@ -158,11 +162,11 @@ impl<'a> Made<'a> {
             let why = format!("cannot be an id here ({why})");
             return Err(name.lost(Grade::Manual, why));
         }
-        if world.is_hidden(id) {
+        if config.is_hidden(id) {
             let why = "LiteLLM takes the alias of this name (`model_group_alias`)";
             return Err(name.lost(Grade::Unsupported, why));
         }
-        if let Some(lost) = entry.reservation(world) {
+        if let Some(lost) = entry.reservation(config) {
             return Err(lost);
         }
         let mode = entry.info.remove("mode");
@@ -172,7 +176,7 @@ impl<'a> Made<'a> {
             return Err(mode.lost(Grade::Unsupported, why));
         }
         let begin = findings.len();
-        let (draft, model) = draft_account(entry, world)?;
+        let (draft, model) = draft_account(entry, config)?;
         let end = findings.len();
         if let Some(why) = pattern_mismatch(id, &model, &draft) {
             return Err(name.lost(Grade::Manual, why));
@@ -308,7 +312,10 @@ pub(super) fn check_id(id: &str) -> Result<(), &'static str> {
 }
 
 /// Makes the account of an entry, and finds the account's name for the model.
-fn draft_account<'a>(entry: &mut Entry<'a>, world: &World<'a>) -> Result<(Draft, String), Lost> {
+fn draft_account<'a>(
+    entry: &mut Entry<'a>,
+    config: &MergedConfig<'a>,
+) -> Result<(Draft, String), Lost> {
     const MAX_LENGTH: usize = 512;
     if let Some(spot) = entry.params.remove("mock_response") {
         spot.report_approximate("the demo account answers, with a text of its own");
@@ -323,7 +330,7 @@ fn draft_account<'a>(entry: &mut Entry<'a>, world: &World<'a>) -> Result<(Draft,
         return Err(entry.spot.lost(Grade::Manual, "names no `model`"));
     };
     let custom = entry.params.remove("custom_llm_provider");
-    let written = world.plain(&spot)?;
+    let written = config.plain(&spot)?;
     if looks_secret(&written) || written.len() > MAX_LENGTH {
         return Err(spot.lost(Grade::Manual, "is no name of a model"));
     }
@@ -333,7 +340,7 @@ fn draft_account<'a>(entry: &mut Entry<'a>, world: &World<'a>) -> Result<(Draft,
     let drafting = Drafting {
         row,
         entry,
-        world,
+        config,
         draft: Draft::default(),
     };
     let draft = drafting.finish()?;

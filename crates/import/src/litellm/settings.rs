@@ -4,11 +4,11 @@ use std::net::IpAddr;
 
 use super::account::{env_reference, name_files, secret_file};
 use super::bound::setting_bound;
+use super::merged_config::{MergedConfig, is_word, variable_name};
 use super::models::Made;
 use super::node::Spot;
 use super::routing::Rules;
 use super::rules::{Section, Whose, report_field};
-use super::world::{World, is_word, variable_name};
 use crate::Bound;
 use crate::notes::Grade;
 use portcullis::base::problem::looks_secret;
@@ -33,27 +33,27 @@ pub(super) struct Common {
 }
 
 /// Reads all settings.
-pub(super) fn read_settings(world: &World<'_>, made: &mut Made<'_>) -> Common {
+pub(super) fn read_settings(config: &MergedConfig<'_>, made: &mut Made<'_>) -> Common {
     let mut common = Common::default();
     for (name, section) in [
         ("litellm_settings", Section::LiteLlm),
         ("router_settings", Section::Router),
         ("general_settings", Section::General),
     ] {
-        let Some(settings) = world.section(name) else {
+        let Some(settings) = config.section(name) else {
             continue;
         };
         if !settings.is_map() {
             settings.report_manual("must be a map: its settings are left out");
         }
         for (key, spot) in settings.entries() {
-            common.take_setting(section, key, &spot, world, made);
+            common.take_setting(section, key, &spot, config, made);
         }
         if section == Section::Router {
-            common.redis = read_store(settings, world, made);
+            common.redis = read_store(settings, config, made);
         }
     }
-    for (key, spot) in &world.others {
+    for (key, spot) in &config.others {
         match *key {
             // Both are one thing, in however many files they are.
             "policies" | "policy_attachments" => {
@@ -62,7 +62,7 @@ pub(super) fn read_settings(world: &World<'_>, made: &mut Made<'_>) -> Common {
             _ => report_field(Section::File, key, spot),
         }
     }
-    common.take_guardrails(world);
+    common.take_guardrails(config);
     common
 }
 
@@ -85,9 +85,9 @@ impl Common {
     }
 
     /// Takes the guardrails, of which those that are always on bound every key.
-    fn take_guardrails(&mut self, world: &World<'_>) {
+    fn take_guardrails(&mut self, config: &MergedConfig<'_>) {
         let mut is_on = false;
-        for spot in world.list("guardrails") {
+        for spot in config.list("guardrails") {
             report_field(Section::File, "guardrails", spot);
             let params = spot.get("litellm_params");
             let default = params.and_then(|params| params.get("default_on"));
@@ -105,7 +105,7 @@ impl Common {
         section: Section,
         key: &str,
         spot: &Spot<'_>,
-        world: &World<'_>,
+        config: &MergedConfig<'_>,
         made: &mut Made<'_>,
     ) {
         const UNUSED_TIME: &str =
@@ -138,10 +138,10 @@ impl Common {
                 self.is_user_budget_for_teams = spot.flag() != Some(false);
                 spot.report_approximate("a key of a team whose user has a budget is switched off");
             }
-            "timeout" if section == Section::Router && world.request_timeout().is_some() => {
+            "timeout" if section == Section::Router && config.request_timeout().is_some() => {
                 spot.report_approximate(UNUSED_TIME);
             }
-            "database_url" if world.has_keys => spot.report_manual(REST_OF_DATABASE),
+            "database_url" if config.has_keys => spot.report_manual(REST_OF_DATABASE),
             // What cannot be read may be on.
             "enable_tag_filtering" if spot.flag() != Some(false) && made.has_tags => {
                 self.add_bound(spot, Whose::All, Bound::new(&spot.path, "tags"));
@@ -198,12 +198,16 @@ fn read_aliases(spot: &Spot<'_>, made: &mut Made<'_>) {
 }
 
 /// Reads the router's Redis.
-fn read_store(router: &Spot<'_>, world: &World<'_>, made: &mut Made<'_>) -> Option<NewValue> {
+fn read_store(
+    router: &Spot<'_>,
+    config: &MergedConfig<'_>,
+    made: &mut Made<'_>,
+) -> Option<NewValue> {
     const FIELDS: [&str; 4] = ["redis_host", "redis_password", "redis_port", "redis_url"];
     const FILE: &str = "write the URL with its password into the file secrets/redis-url: redis://:PASSWORD@HOST:PORT/0";
     let mut spots = FIELDS.iter().filter_map(|field| router.get(field));
     let first = spots.next()?;
-    let word = |field: &str| world.word(&router.get(field)?, is_word).ok();
+    let word = |field: &str| config.word(&router.get(field)?, is_word).ok();
     let port = word("redis_port").filter(|port| port.parse::<u16>().is_ok());
     let port = port.as_deref().unwrap_or("6379");
     let url = router.get_text("redis_url");

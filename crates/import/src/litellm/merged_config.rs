@@ -1,4 +1,4 @@
-//! The files, put together, and what entries may refer to.
+//! The settings of all files, put together, and what entries may refer to.
 
 use std::collections::BTreeMap;
 
@@ -20,8 +20,8 @@ pub(super) fn variable_name(text: &str) -> Option<&str> {
     is_name.then_some(name)
 }
 
-/// The files, put together, and their surroundings.
-pub(super) struct World<'a> {
+/// The settings of the file and all that it includes, with what else decides how they are read.
+pub(super) struct MergedConfig<'a> {
     lists: BTreeMap<&'a str, Vec<Spot<'a>>>,
     sections: BTreeMap<&'a str, Spot<'a>>,
     /// The sections that no code of their own reads.
@@ -32,11 +32,11 @@ pub(super) struct World<'a> {
     environment: &'a dyn Fn(&str) -> Option<String>,
 }
 
-impl<'a> World<'a> {
+impl<'a> MergedConfig<'a> {
     /// Puts the files together as LiteLLM does: lists are joined, and of anything else the last one
     /// counts.
     pub(super) fn new(roots: &[Spot<'a>], inputs: &'a Inputs<'_>) -> Self {
-        let mut world = Self {
+        let mut config = Self {
             lists: BTreeMap::new(),
             sections: BTreeMap::new(),
             others: Vec::new(),
@@ -47,23 +47,23 @@ impl<'a> World<'a> {
             match key {
                 "include" => spot.report_exact(),
                 "model_list" | "credential_list" | "guardrails" if spot.is_list() => {
-                    world.lists.entry(key).or_default().extend(spot.items());
+                    config.lists.entry(key).or_default().extend(spot.items());
                 }
                 "litellm_settings"
                 | "router_settings"
                 | "general_settings"
                 | "environment_variables" => {
-                    if let Some(before) = world.sections.insert(key, spot) {
+                    if let Some(before) = config.sections.insert(key, spot) {
                         before.report_unsupported(
                             "an included file has this section too, which counts",
                         );
                     }
                 }
-                _ => world.others.push((key, spot)),
+                _ => config.others.push((key, spot)),
             }
         }
-        world.report_references();
-        world
+        config.report_references();
+        config
     }
 
     /// Reports what entries refer to.
