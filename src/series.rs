@@ -19,38 +19,42 @@ pub const STEPS: usize = 60;
 
 /// A moment, and the number of its step. All series begin their steps at the same moments.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Step {
-    number: u64,
+pub struct StepMoment {
+    step: u64,
     /// The milliseconds since the beginning of the first step.
-    at_ms: u64,
+    since_start_ms: u64,
 }
 
 /// The beginning of the first step.
 static FIRST_STEP_START: LazyLock<Instant> = LazyLock::new(Clock::now);
 
-impl Step {
-    /// Returns the step of a moment.
-    pub fn at_instant(now: Instant) -> Step {
+impl StepMoment {
+    /// Returns the moment of an instant.
+    pub fn from_instant(now: Instant) -> StepMoment {
         let since = now.saturating_duration_since(*FIRST_STEP_START);
-        let at_ms = since.as_secs() * 1_000 + u64::from(since.subsec_millis());
-        Step {
-            number: at_ms / STEP_MS,
-            at_ms,
+        let since_start_ms = since.as_secs() * 1_000 + u64::from(since.subsec_millis());
+        StepMoment {
+            step: since_start_ms / STEP_MS,
+            since_start_ms,
         }
     }
 
     /// Returns the milliseconds since the beginning of the first step.
-    pub fn at_ms(self) -> u64 {
-        self.at_ms
+    pub fn since_start_ms(self) -> u64 {
+        self.since_start_ms
     }
+}
 
-    /// Returns the time since the beginning of the moment's step.
-    fn age(now: Instant) -> Duration {
-        let all = now.saturating_duration_since(*FIRST_STEP_START);
-        all.saturating_sub(Duration::from_secs(
-            Step::at_instant(now).number * STEP.as_secs(),
-        ))
-    }
+/// Returns how long the present step has lasted.
+fn time_into_step(now: Instant) -> Duration {
+    let since = now.saturating_duration_since(*FIRST_STEP_START);
+    let step = StepMoment::from_instant(now).step;
+    since.saturating_sub(Duration::from_secs(step * STEP.as_secs()))
+}
+
+/// Returns the number of steps that a time takes, at least one.
+fn count_steps(time: Duration) -> u64 {
+    time.as_secs().div_ceil(STEP.as_secs()).max(1)
 }
 
 /// The counts of some steps.
@@ -63,10 +67,10 @@ pub struct Sums {
     /// Those that failed, and it was the upstream's fault.
     pub by_upstream: u32,
     /// Those that failed, and it was the fault of the gateway or its operator.
-    pub by_ours: u32,
+    pub by_us: u32,
     /// Those that their callers gave up, since they waited for much longer than usual.
     pub given_up: u32,
-    /// For how long the callers had waited when they gave a target up.
+    /// How long the callers that gave up had waited.
     pub given_up_waits: Option<WaitRange>,
     /// Those whose callers left for any other reason.
     pub left: u32,
@@ -89,7 +93,7 @@ impl Sums {
         match blame {
             Blame::Caller => self.by_caller += 1,
             Blame::Upstream => self.by_upstream += 1,
-            Blame::Ours => self.by_ours += 1,
+            Blame::Ours => self.by_us += 1,
             Blame::GivenUp => self.given_up += 1,
         }
     }
@@ -99,32 +103,32 @@ impl Sums {
         let by_somebody = self
             .by_caller
             .saturating_add(self.by_upstream)
-            .saturating_add(self.by_ours);
+            .saturating_add(self.by_us);
         by_somebody.saturating_add(self.given_up)
     }
 
-    /// Returns whether one was answered.
+    /// Returns whether at least one request was answered.
     fn has_answers(&self) -> bool {
         self.requests > self.failed().saturating_add(self.left)
     }
 
     /// Adds other sums.
-    pub fn add(&mut self, more: &Sums) {
-        self.requests = self.requests.saturating_add(more.requests);
-        self.by_caller = self.by_caller.saturating_add(more.by_caller);
-        self.by_upstream = self.by_upstream.saturating_add(more.by_upstream);
-        self.by_ours = self.by_ours.saturating_add(more.by_ours);
-        self.given_up = self.given_up.saturating_add(more.given_up);
-        self.given_up_waits = match (self.given_up_waits, more.given_up_waits) {
-            (Some(one), Some(other)) => Some(one.join(other)),
-            (one, other) => one.or(other),
+    pub fn add(&mut self, other: &Sums) {
+        self.requests = self.requests.saturating_add(other.requests);
+        self.by_caller = self.by_caller.saturating_add(other.by_caller);
+        self.by_upstream = self.by_upstream.saturating_add(other.by_upstream);
+        self.by_us = self.by_us.saturating_add(other.by_us);
+        self.given_up = self.given_up.saturating_add(other.given_up);
+        self.given_up_waits = match (self.given_up_waits, other.given_up_waits) {
+            (Some(own), Some(others)) => Some(own.join(others)),
+            (own, others) => own.or(others),
         };
-        self.left = self.left.saturating_add(more.left);
-        self.shed = self.shed.saturating_add(more.shed);
-        self.unpriced = self.unpriced.saturating_add(more.unpriced);
-        self.output_tokens = self.output_tokens.saturating_add(more.output_tokens);
-        self.nano_usd = self.nano_usd.saturating_add(more.nano_usd);
-        self.writing_ms = self.writing_ms.saturating_add(more.writing_ms);
+        self.left = self.left.saturating_add(other.left);
+        self.shed = self.shed.saturating_add(other.shed);
+        self.unpriced = self.unpriced.saturating_add(other.unpriced);
+        self.output_tokens = self.output_tokens.saturating_add(other.output_tokens);
+        self.nano_usd = self.nano_usd.saturating_add(other.nano_usd);
+        self.writing_ms = self.writing_ms.saturating_add(other.writing_ms);
     }
 }
 
@@ -202,68 +206,71 @@ pub struct FaultCounts {
 }
 
 impl FaultCounts {
-    /// Returns how many requests came since the last failure. `is_given_up` says whether that one
-    /// was given up by its caller.
-    pub fn asked_since(&self, is_given_up: bool) -> u64 {
-        if is_given_up {
+    /// Returns how many requests ended after a target's last failure. `was_given_up` says whether
+    /// that failure was that its caller gave up.
+    pub fn requests_since_failure(&self, was_given_up: bool) -> u64 {
+        if was_given_up {
             self.given_up.requests_since
         } else {
             self.by_upstream.requests_since
         }
     }
 
-    fn add(&mut self, more: &Sums, at_ms: u64) {
-        let is_good = more.failed() == 0;
-        self.in_a_row = if more.has_answers() {
+    fn add(&mut self, ended: &Sums, ended_ms: u64) {
+        let is_good = ended.failed() == 0;
+        self.in_a_row = if ended.has_answers() {
             0
         } else {
-            self.in_a_row.saturating_add(more.by_upstream.into())
+            self.in_a_row.saturating_add(ended.by_upstream.into())
         };
         for (fault, failed) in [
-            (&mut self.by_caller, more.by_caller),
-            (&mut self.by_upstream, more.by_upstream),
-            (&mut self.by_us, more.by_ours),
-            (&mut self.given_up, more.given_up),
+            (&mut self.by_caller, ended.by_caller),
+            (&mut self.by_upstream, ended.by_upstream),
+            (&mut self.by_us, ended.by_us),
+            (&mut self.given_up, ended.given_up),
         ] {
             if failed > 0 {
                 let total = fault.total.saturating_add(failed.into());
                 *fault = FaultCount {
                     total,
-                    last_failed_at: Some(at_ms),
+                    last_failed_at: Some(ended_ms),
                     ..FaultCount::default()
                 };
             } else if fault.last_failed_at.is_some() {
-                fault.requests_since = fault.requests_since.saturating_add(more.requests.into());
+                fault.requests_since = fault.requests_since.saturating_add(ended.requests.into());
                 if is_good {
                     fault.successes_since =
-                        fault.successes_since.saturating_add(more.requests.into());
-                    fault.good_since.get_or_insert(at_ms);
+                        fault.successes_since.saturating_add(ended.requests.into());
+                    fault.good_since.get_or_insert(ended_ms);
                 }
             }
         }
     }
 
-    /// Takes one request out again.
-    fn take_back(&mut self) {
+    /// Takes out one request that ended at this time and did not fail. A failure after it has begun
+    /// a new count, in which it is not.
+    fn take_back(&mut self, ended_ms: u64) {
         for fault in [
             &mut self.by_caller,
             &mut self.by_upstream,
             &mut self.by_us,
             &mut self.given_up,
         ] {
-            fault.requests_since = fault.requests_since.saturating_sub(1);
-            fault.successes_since = fault.successes_since.saturating_sub(1);
-            fault.good_since = fault.good_since.filter(|_| fault.successes_since > 0);
+            if fault.last_failed_at.is_some_and(|ms| ms <= ended_ms) {
+                fault.requests_since = fault.requests_since.saturating_sub(1);
+                fault.successes_since = fault.successes_since.saturating_sub(1);
+                fault.good_since = fault.good_since.filter(|_| fault.successes_since > 0);
+            }
         }
     }
 }
 
-/// The steps of the last minutes.
+/// The last five minutes: the steps in which something happened.
 #[derive(Debug, Default)]
-pub struct Series(Lock<Counted>);
+pub struct Series(Lock<SeriesState>);
 
 #[derive(Debug, Default)]
-struct Counted {
+struct SeriesState {
     buckets: VecDeque<Bucket>,
     /// True if a request was ever answered.
     has_answered: bool,
@@ -274,39 +281,46 @@ struct Counted {
 }
 
 impl Series {
-    /// Adds what ended in this step, and the time to its first token if it was a stream.
-    pub fn add(&self, more: &Sums, first_token: Option<Duration>, step: Step) {
-        let mut counted = self.0.lock();
-        if let Some(bucket) = counted.bucket(step.number) {
-            bucket.sums.add(more);
+    /// Adds what ended at this moment, and the time to its first token if it was a stream.
+    pub fn add(&self, ended: &Sums, first_token: Option<Duration>, moment: StepMoment) {
+        let mut state = self.0.lock();
+        if let Some(bucket) = state.bucket(moment.step) {
+            bucket.sums.add(ended);
             if let Some(time) = first_token {
                 bucket.first_tokens.record(time);
             }
         }
-        counted.has_answered |= more.has_answers();
-        if more.unpriced > 0 {
-            counted.last_unpriced_ms = counted.last_unpriced_ms.max(Some(step.at_ms));
+        state.has_answered |= ended.has_answers();
+        if ended.unpriced > 0 {
+            state.last_unpriced_ms = state.last_unpriced_ms.max(Some(moment.since_start_ms));
         }
-        if more.failed() > 0 || counted.faults.is_some() {
-            counted.faults.get_or_insert_default().add(more, step.at_ms);
+        if ended.failed() > 0 || state.faults.is_some() {
+            let faults = state.faults.get_or_insert_default();
+            faults.add(ended, moment.since_start_ms);
         }
     }
 
-    /// Takes one request out again that was added to the last step.
-    pub fn take_back(&self) {
-        let mut counted = self.0.lock();
-        if let Some(bucket) = counted.buckets.back_mut() {
+    /// Takes out one request that was added at this moment and did not fail: its answer is used
+    /// after all, so it will be counted again.
+    pub fn take_back(&self, moment: StepMoment) {
+        let mut state = self.0.lock();
+        let newest = state.buckets.back().map(|bucket| bucket.step);
+        let is_kept = newest.is_some_and(|newest| !is_too_old(moment.step, newest));
+        // What a late thread added is in a later step.
+        let mut later = state.buckets.iter_mut();
+        if is_kept && let Some(bucket) = later.find(|bucket| bucket.step >= moment.step) {
             bucket.sums.requests = bucket.sums.requests.saturating_sub(1);
         }
-        if let Some(faults) = &mut counted.faults {
-            faults.take_back();
+        if let Some(faults) = &mut state.faults {
+            faults.take_back(moment.since_start_ms);
         }
     }
 
     /// Notes how many requests run and wait now. A step keeps the largest numbers.
     pub fn sample(&self, in_flight: usize, waiting: usize, now: Instant) {
         let number = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
-        if let Some(bucket) = self.0.lock().bucket(Step::at_instant(now).number) {
+        let step = StepMoment::from_instant(now).step;
+        if let Some(bucket) = self.0.lock().bucket(step) {
             bucket.in_flight = bucket.in_flight.max(number(in_flight));
             bucket.waiting = bucket.waiting.max(number(waiting));
         }
@@ -322,100 +336,96 @@ impl Series {
         self.0.lock().has_answered
     }
 
-    /// Sums the steps of the last time, the one that still fills included.
+    /// Sums the steps of the last `time`, with the step that still fills.
     pub fn recent_sums(&self, time: Duration, now: Instant) -> Sums {
-        let (step, step_count) = (
-            Step::at_instant(now).number,
-            time.as_secs().div_ceil(STEP.as_secs()).max(1),
-        );
         let mut sums = Sums::default();
-        let counted = self.0.lock();
-        let recent = counted
-            .buckets
-            .iter()
-            .rev()
-            .take_while(|bucket| bucket.step.saturating_add(step_count) > step);
-        recent.for_each(|bucket| sums.add(&bucket.sums));
+        let state = self.0.lock();
+        state
+            .recent(time, now)
+            .for_each(|bucket| sums.add(&bucket.sums));
         sums
     }
 
-    /// Counts the answers of the last time without a known cost, if the last one came after
-    /// `start`. The step of `start` counts whole: so the number falls only as answers grow old.
+    /// Counts the answers without a known cost in the last `time`, from the step of `start` on.
+    /// Returns 0 if none came after `start` itself. The whole step of `start` counts, so that the
+    /// number only falls when answers grow too old.
     pub fn recent_unpriced(&self, start: Instant, time: Duration, now: Instant) -> u32 {
-        let (start, step) = (Step::at_instant(start), Step::at_instant(now).number);
-        let step_count = time.as_secs().div_ceil(STEP.as_secs()).max(1);
-        let counted = self.0.lock();
-        if counted.last_unpriced_ms.is_none_or(|ms| ms < start.at_ms) {
+        let start = StepMoment::from_instant(start);
+        let state = self.0.lock();
+        if state
+            .last_unpriced_ms
+            .is_none_or(|ms| ms < start.since_start_ms)
+        {
             return 0;
         }
-        let recent = counted.buckets.iter().rev().take_while(|bucket| {
-            bucket.step >= start.number && bucket.step.saturating_add(step_count) > step
-        });
-        recent.fold(0, |sum, bucket| sum.saturating_add(bucket.sums.unpriced))
+        state
+            .recent(time, now)
+            .take_while(|bucket| bucket.step >= start.step)
+            .fold(0, |sum, bucket| sum.saturating_add(bucket.sums.unpriced))
     }
 
-    /// Returns how much of the last time [`Series::recent_sums`] sums: the step that fills is not
-    /// whole.
-    pub fn covered(time: Duration, now: Instant) -> Duration {
-        let steps = u32::try_from(time.as_secs().div_ceil(STEP.as_secs())).unwrap_or(u32::MAX);
-        STEP.saturating_mul(steps.saturating_sub(1))
-            .saturating_add(Step::age(now))
+    /// Returns the length of what [`Series::recent_sums`] sums: the whole steps, and the part of
+    /// the present one that has passed.
+    pub fn summed_time(time: Duration, now: Instant) -> Duration {
+        let whole_steps = u32::try_from(count_steps(time) - 1).unwrap_or(u32::MAX);
+        STEP.saturating_mul(whole_steps)
+            .saturating_add(time_into_step(now))
     }
 
     /// Returns the last steps, the oldest first. The last one still fills.
     pub fn buckets(&self, count: usize, now: Instant) -> Vec<Bucket> {
-        let step = Step::at_instant(now).number;
+        let step = StepMoment::from_instant(now).step;
         let mut all = vec![Bucket::default(); count];
         for bucket in &self.0.lock().buckets {
-            // A bucket of the next step belongs to this one: the clock was read before.
+            // Another thread may have read the clock later: its step is shown with this one.
             let age = usize::try_from(step.saturating_sub(bucket.step)).unwrap_or(usize::MAX);
             if let Some(slot) = count
                 .checked_sub(age.saturating_add(1))
                 .and_then(|place| all.get_mut(place))
             {
-                *slot = bucket.clone();
+                slot.add(bucket);
             }
         }
         all
     }
 
-    /// Returns the time under which half of the first tokens came, and 99 of 100.
-    pub fn first_token(&self, now: Instant) -> Option<[Duration; 2]> {
-        let step = Step::at_instant(now).number;
+    /// Returns the median of the times to the first token, and the 99th percentile.
+    pub fn first_token_quantiles(&self, now: Instant) -> Option<[Duration; 2]> {
+        let step = StepMoment::from_instant(now).step;
         let mut counts = [0; BUCKETS];
-        let counted = self.0.lock();
-        counted
+        let state = self.0.lock();
+        state
             .buckets
             .iter()
-            .filter(|bucket| !is_over(bucket, step))
+            .filter(|bucket| !is_too_old(bucket.step, step))
             .for_each(|bucket| bucket.first_tokens.add_to(&mut counts));
-        drop(counted);
-        halves_and_most(&counts)
+        drop(state);
+        median_and_p99(&counts)
     }
 
-    /// Forgets steps that are over, so that what is not used any more takes no memory.
+    /// Forgets steps that are too old, so that what is not used any more takes no memory.
     pub fn sweep(&self, now: Instant) {
-        let step = Step::at_instant(now).number;
-        let mut counted = self.0.lock();
-        if counted
+        let step = StepMoment::from_instant(now).step;
+        let mut state = self.0.lock();
+        if state
             .buckets
             .back()
-            .is_some_and(|last| is_over(last, step))
+            .is_some_and(|last| is_too_old(last.step, step))
         {
-            counted.buckets = VecDeque::new();
+            state.buckets = VecDeque::new();
         }
     }
 }
 
-impl Counted {
+impl SeriesState {
     /// Returns the bucket of a step.
     fn bucket(&mut self, step: u64) -> Option<&mut Bucket> {
-        // Of two threads, the one that looked at the clock first may come last.
+        // A thread that read the clock earlier may come later: it counts in the newest step.
         if self.buckets.back().is_none_or(|last| last.step < step) {
             let old = self
                 .buckets
                 .iter()
-                .take_while(|bucket| is_over(bucket, step))
+                .take_while(|bucket| is_too_old(bucket.step, step))
                 .count();
             self.buckets.drain(..old);
             self.buckets.push_back(Bucket {
@@ -425,18 +435,34 @@ impl Counted {
         }
         self.buckets.back_mut()
     }
-}
 
-impl Bucket {
-    /// Returns the time under which half of the step's first tokens came, and 99 of 100.
-    pub fn first_token(&self) -> Option<[Duration; 2]> {
-        let mut counts = [0; BUCKETS];
-        self.first_tokens.add_to(&mut counts);
-        halves_and_most(&counts)
+    /// Returns the buckets of the last `time`, the newest first.
+    fn recent(&self, time: Duration, now: Instant) -> impl Iterator<Item = &Bucket> {
+        let (step, step_count) = (StepMoment::from_instant(now).step, count_steps(time));
+        let newest_first = self.buckets.iter().rev();
+        newest_first.take_while(move |bucket| bucket.step.saturating_add(step_count) > step)
     }
 }
 
-fn halves_and_most(counts: &[u64; BUCKETS]) -> Option<[Duration; 2]> {
+impl Bucket {
+    /// Adds what happened in another step.
+    fn add(&mut self, other: &Bucket) {
+        self.sums.add(&other.sums);
+        self.in_flight = self.in_flight.max(other.in_flight);
+        self.waiting = self.waiting.max(other.waiting);
+        self.first_tokens.add(&other.first_tokens);
+    }
+
+    /// Returns the median of the step's times to the first token, and the 99th percentile.
+    pub fn first_token_quantiles(&self) -> Option<[Duration; 2]> {
+        let mut counts = [0; BUCKETS];
+        self.first_tokens.add_to(&mut counts);
+        median_and_p99(&counts)
+    }
+}
+
+/// Returns the median of the times to the first token, and the 99th percentile.
+fn median_and_p99(counts: &[u64; BUCKETS]) -> Option<[Duration; 2]> {
     let total = counts.iter().sum();
     let each = || counts.iter().copied();
     Some([
@@ -445,8 +471,9 @@ fn halves_and_most(counts: &[u64; BUCKETS]) -> Option<[Duration; 2]> {
     ])
 }
 
-fn is_over(bucket: &Bucket, step: u64) -> bool {
-    bucket.step.saturating_add(STEPS as u64) <= step
+/// Returns whether a step is older than the last five minutes.
+fn is_too_old(step: u64, present_step: u64) -> bool {
+    step.saturating_add(STEPS as u64) <= present_step
 }
 
 #[cfg(test)]

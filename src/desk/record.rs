@@ -21,7 +21,7 @@ use crate::ledger::{Ledger, Row, Run, Runs};
 use crate::limits::{LimitsLeft, Past, Reservation, Spent};
 use crate::live::{Live, Snapshot};
 use crate::metrics::Metrics;
-use crate::series::Step;
+use crate::series::StepMoment;
 use crate::settled::{Incoming, Settled};
 use crate::traces::Traces;
 use dialects::front::{Front, STANDARD};
@@ -224,15 +224,15 @@ impl Record {
 
     /// Counts the settled exchange for the page of operators.
     fn count_in_figures(&self, settled: &Settled) {
-        let (sums, first, step) = (
+        let (sums, first, moment) = (
             settled.sums(),
             settled.first_token(),
-            Step::at_instant(Clock::time_at(self.began + settled.total)),
+            StepMoment::from_instant(Clock::time_at(self.began + settled.total)),
         );
         let Figures { whole, callers } = &self.books.figures;
-        whole.add(&sums, first, step);
+        whole.add(&sums, first, moment);
         if let Some(demand) = &self.demand {
-            demand.series.add(&sums, first, step);
+            demand.series.add(&sums, first, moment);
         }
         if let (Some(_), Some(caller)) = (settled.spending.limited, &settled.sender.caller) {
             callers.count_limited(caller, settled.began_at);

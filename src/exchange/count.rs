@@ -21,7 +21,7 @@ use crate::catalog::Key;
 use crate::error::{FailureKind, Refusal, scrub_secret_words};
 use crate::plan::Candidate;
 use crate::seal::AccountSeal;
-use crate::series::{Step, Sums};
+use crate::series::{StepMoment, Sums};
 use crate::settled::{Settled, Tried, whole_millis};
 use dialects::Outbound;
 use dialects::neutral::seal::Sealed;
@@ -142,7 +142,7 @@ impl TokenCount<'_> {
             candidate
                 .health
                 .series
-                .add(&sums, None, Step::at_instant(Clock::now()));
+                .add(&sums, None, StepMoment::from_instant(Clock::now()));
             running.end(counted.as_ref().err(), &secrets);
             let failure = match counted {
                 Ok(answer) => {

@@ -465,12 +465,13 @@ impl<'x> Producer<'x> {
             running,
             opened,
             noted,
+            counted_at,
         } = *declined;
         // The trail lists the attempt again when it ends.
         let Tried { labels, .. } = self.attempts.trail.remove(noted);
         let attempt = &running.attempt;
         attempt.progress.lock().labels = labels;
-        attempt.candidate.health.series.take_back();
+        attempt.candidate.health.series.take_back(counted_at);
         self.request
             .meter
             .note_wanted(attempt.candidate, &attempt.progress, &self.attempts.trail);

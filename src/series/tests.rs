@@ -44,15 +44,15 @@ proptest! {
             now += Duration::from_millis(one.after_ms);
             match one.sample {
                 Some((runs, waits)) => series.sample(runs, waits, now),
-                None => series.add(&one.sums, one.first_ms.map(Duration::from_millis), Step::at_instant(now)),
+                None => series.add(&one.sums, one.first_ms.map(Duration::from_millis), StepMoment::from_instant(now)),
             }
-            list.push((Step::at_instant(now).number, one));
+            list.push((StepMoment::from_instant(now).step, one));
         }
         now += Duration::from_millis(later_ms);
         if swept {
             series.sweep(now);
         }
-        let step = Step::at_instant(now).number;
+        let step = StepMoment::from_instant(now).step;
         let sum_of = |steps: u64| {
             let mut sum = Sums::default();
             let recent = list.iter().filter(|(at, one)| at + steps > step && one.sample.is_none());
@@ -61,14 +61,14 @@ proptest! {
         };
         let steps = seconds.div_ceil(5).min(STEPS as u64);
         prop_assert_eq!(series.recent_sums(Duration::from_secs(seconds.min(300)), now), sum_of(steps));
-        let covered = Series::covered(Duration::from_secs(60), now);
-        prop_assert!((55..60).contains(&covered.as_secs()));
-        prop_assert_eq!(Step::at_instant(now - covered).number + 11, step);
+        let summed = Series::summed_time(Duration::from_secs(60), now);
+        prop_assert!((55..60).contains(&summed.as_secs()));
+        prop_assert_eq!(StepMoment::from_instant(now - summed).step + 11, step);
         let buckets = series.buckets(STEPS, now);
         prop_assert_eq!(buckets.len(), STEPS);
         for (age, bucket) in buckets.iter().rev().enumerate() {
             let of_step = list.iter().filter(|(at, _)| at + age as u64 == step);
-            let mut expected = Bucket { step: bucket.step, ..Bucket::default() };
+            let mut expected = Bucket::default();
             for (_, one) in of_step {
                 match one.sample {
                     Some((runs, waits)) => {
@@ -89,7 +89,7 @@ proptest! {
             .filter_map(|(_, one)| one.first_ms)
             .collect();
         times.sort_unstable();
-        let told = series.first_token(now);
+        let told = series.first_token_quantiles(now);
         prop_assert_eq!(told.is_some(), !times.is_empty());
         for (time, q) in told.into_iter().flatten().zip([0.5, 0.99]) {
             let rank = (1..times.len()).find(|rank| *rank as f64 >= q * times.len() as f64).unwrap_or(times.len());
@@ -122,7 +122,7 @@ fn only_an_answer_ends_failures_in_a_row() {
         (one, 0, true),
         (failed(Blame::Upstream), 1, true),
     ] {
-        series.add(&sums, None, Step::at_instant(Instant::now()));
+        series.add(&sums, None, StepMoment::from_instant(Instant::now()));
         assert_eq!(
             (series.faults().in_a_row, series.has_answered()),
             (in_a_row, has_answered),
@@ -141,11 +141,66 @@ fn the_late_thread_counts_in_the_last_step() {
         requests: 1,
         ..Sums::default()
     };
-    series.add(&one, None, Step::at_instant(now + STEP));
-    series.add(&one, None, Step::at_instant(now));
+    series.add(&one, None, StepMoment::from_instant(now + STEP));
+    series.add(&one, None, StepMoment::from_instant(now));
     assert_eq!(series.recent_sums(STEP, now + STEP).requests, 2);
-    series.take_back();
+    series.take_back(StepMoment::from_instant(now));
     assert_eq!(series.recent_sums(STEP, now + STEP).requests, 1);
+}
+
+#[test]
+fn a_request_leaves_the_step_it_was_added_to() {
+    let (series, now) = (
+        Series::default(),
+        Instant::now() + Duration::from_secs(1_000),
+    );
+    let one = Sums {
+        requests: 1,
+        ..Sums::default()
+    };
+    let moment = StepMoment::from_instant(now);
+    series.add(&one, None, moment);
+    series.add(&one, None, StepMoment::from_instant(now + STEP));
+    series.take_back(moment);
+    let buckets = series.buckets(2, now + STEP);
+    let counts: Vec<u32> = buckets.iter().map(|bucket| bucket.sums.requests).collect();
+    assert_eq!(counts, [0, 1]);
+    // Its step is not kept any more.
+    let later = now + STEP * 60;
+    series.add(&one, None, StepMoment::from_instant(later));
+    series.take_back(moment);
+    assert_eq!(series.recent_sums(STEP, later).requests, 1);
+}
+
+#[test]
+fn a_later_clocks_step_is_shown_with_this() {
+    let (series, now) = (
+        Series::default(),
+        Instant::now() + Duration::from_secs(1_000),
+    );
+    let one = Sums {
+        requests: 1,
+        ..Sums::default()
+    };
+    let second = Duration::from_secs(1);
+    series.sample(3, 0, now);
+    series.add(&one, Some(second), StepMoment::from_instant(now));
+    series.add(&one, Some(second), StepMoment::from_instant(now + STEP));
+    series.sample(1, 2, now + STEP);
+    let mut first_tokens = Times::default();
+    first_tokens.record(second);
+    first_tokens.record(second);
+    let both = Bucket {
+        sums: Sums {
+            requests: 2,
+            ..Sums::default()
+        },
+        in_flight: 3,
+        waiting: 2,
+        first_tokens,
+        ..Bucket::default()
+    };
+    assert_eq!(series.buckets(1, now), [both]);
 }
 
 #[test]
@@ -154,7 +209,7 @@ fn what_is_over_takes_no_memory() {
         Series::default(),
         Instant::now() + Duration::from_secs(1_000),
     );
-    series.add(&Sums::default(), None, Step::at_instant(now));
+    series.add(&Sums::default(), None, StepMoment::from_instant(now));
     series.sweep(now + STEP * 58);
     assert_eq!(series.0.lock().buckets.len(), 1);
     series.sweep(now + STEP * 60);
@@ -167,19 +222,16 @@ fn a_series_knows_what_followed_the_last_failure() {
         Series::default(),
         Instant::now() + Duration::from_secs(1_000),
     );
+    let moment = |second: u64| StepMoment::from_instant(start + Duration::from_secs(second));
     let add = |blame: Option<Blame>, second: u64| {
         let mut sums = Sums {
             requests: 1,
             ..Sums::default()
         };
         blame.iter().for_each(|blame| sums.count_failure(*blame));
-        series.add(
-            &sums,
-            None,
-            Step::at_instant(start + Duration::from_secs(second)),
-        );
+        series.add(&sums, None, moment(second));
     };
-    let at = |second: u64| Some(Step::at_instant(start + Duration::from_secs(second)).at_ms());
+    let at = |second: u64| Some(moment(second).since_start_ms());
     add(None, 0);
     assert_eq!(series.faults(), FaultCounts::default());
     add(Some(Blame::Upstream), 1);
@@ -221,8 +273,10 @@ fn a_series_knows_what_followed_the_last_failure() {
             ..FaultCounts::default()
         }
     );
-    series.take_back();
-    series.take_back();
+    series.take_back(moment(5));
+    series.take_back(moment(4));
+    // Before the last failure: it does not count since then.
+    series.take_back(moment(1));
     let none = FaultCount {
         requests_since: 1,
         successes_since: 0,
@@ -238,7 +292,7 @@ fn a_series_knows_what_followed_the_last_failure() {
 #[test]
 fn answers_without_a_price_stay_for_five_minutes() {
     let first = Instant::now() + Duration::from_secs(1_000);
-    let in_step = u64::try_from(Step::age(first).as_millis()).expect("a few seconds");
+    let in_step = u64::try_from(time_into_step(first).as_millis()).expect("a few seconds");
     // The catalog is live 1 s after a step began, and the answer comes in the same step.
     let loaded = first + Duration::from_millis(6_000 - in_step);
     let after = |seconds| loaded + Duration::from_secs(seconds);
@@ -248,7 +302,7 @@ fn answers_without_a_price_stay_for_five_minutes() {
         unpriced: 1,
         ..Sums::default()
     };
-    series.add(&unpriced, None, Step::at_instant(after(2)));
+    series.add(&unpriced, None, StepMoment::from_instant(after(2)));
     let minutes = Duration::from_secs(300);
     for second in 2..299 {
         let counted = series.recent_unpriced(loaded, minutes, after(second));

@@ -18,9 +18,20 @@ impl Times {
     /// Counts a time.
     pub fn record(&mut self, time: Duration) {
         let bucket = u8::try_from(bucket_index(time)).unwrap_or(u8::MAX);
+        self.add_count(bucket, 1);
+    }
+
+    /// Adds the counts of another step.
+    pub fn add(&mut self, other: &Times) {
+        for (bucket, count) in &other.0 {
+            self.add_count(*bucket, *count);
+        }
+    }
+
+    fn add_count(&mut self, bucket: u8, more: u32) {
         match self.0.iter_mut().find(|(known, _)| *known == bucket) {
-            Some((_, count)) => *count = count.saturating_add(1),
-            None => self.0.push((bucket, 1)),
+            Some((_, count)) => *count = count.saturating_add(more),
+            None => self.0.push((bucket, more)),
         }
     }
 

@@ -113,7 +113,7 @@ impl<'x> Producer<'x> {
         }
         if opened.declined && self.search.has_candidate_for(Reach::Declined) {
             let noted = self.attempts.trail.len();
-            self.note(
+            let counted_at = self.note(
                 &running.attempt,
                 "declined",
                 Some(200),
@@ -124,6 +124,7 @@ impl<'x> Producer<'x> {
                 running,
                 opened,
                 noted,
+                counted_at,
             });
             declined.release();
             if let Some(reserve) = self.state.reserve() {

@@ -13,7 +13,7 @@ use crate::error::{FailureKind, Refusal, scrub_secret_words, seconds_of};
 use crate::exchange::advice;
 use crate::exchange::choose::NoCandidate;
 use crate::plan::Candidate;
-use crate::series::{Step, Sums, WaitRange};
+use crate::series::{StepMoment, Sums, WaitRange};
 use crate::settled::{Tried, whole_millis};
 use dialects::Endpoint;
 use dialects::usage::{Source, Usage};
@@ -320,15 +320,15 @@ impl<'x> Producer<'x> {
         }
     }
 
-    /// Adds an attempt to the trail. `unused` is the usage that may be charged for an answer that
-    /// nobody got.
+    /// Adds an attempt to the trail, and counts it. `unused` is the usage that may be charged for
+    /// an answer that nobody got. Returns the moment at which it is counted.
     pub(super) fn note(
         &mut self,
         attempt: &Try<'_>,
         outcome: &'static str,
         status: Option<u16>,
         unused: Option<Usage>,
-    ) {
+    ) -> StepMoment {
         let candidate = attempt.candidate;
         if let Some(name) = unused.unwrap_or(self.usage).doubted
             && candidate.state().record_impossible_count(Clock::now())
@@ -347,7 +347,7 @@ impl<'x> Producer<'x> {
             first_byte,
         } = attempt.progress.times();
         let took = self.time_since(attempt.began);
-        self.count(attempt, unused.unwrap_or(self.usage), first_byte, took);
+        let counted_at = self.count(attempt, unused.unwrap_or(self.usage), first_byte, took);
         let (span, labels, resent) = attempt.progress.take_trace_facts();
         self.attempts.trail.push(Tried {
             account: candidate.account().id.clone(),
@@ -375,10 +375,18 @@ impl<'x> Producer<'x> {
         self.request
             .meter
             .note_end(&attempt.progress, used, &self.attempts.trail);
+        counted_at
     }
 
-    /// Counts an attempt for its target. `first` is the time until the answer began.
-    fn count(&self, attempt: &Try<'_>, usage: Usage, first: Option<Duration>, took: Duration) {
+    /// Counts an attempt for its target, at the moment that is returned. `first` is the time until
+    /// the answer began.
+    fn count(
+        &self,
+        attempt: &Try<'_>,
+        usage: Usage,
+        first: Option<Duration>,
+        took: Duration,
+    ) -> StepMoment {
         // Tokens of which nothing is seen were written at an unknown speed.
         let tokens = if first.is_some() { usage.completion } else { 0 };
         let first = first.filter(|_| self.request.envelope.stream);
@@ -398,10 +406,9 @@ impl<'x> Producer<'x> {
             writing_ms: whole_millis(writing),
             ..Sums::default()
         };
-        attempt.candidate.health.series.add(
-            &sums,
-            first,
-            Step::at_instant(Clock::time_at((attempt.began + took).into_std())),
-        );
+        let ended = Clock::time_at((attempt.began + took).into_std());
+        let moment = StepMoment::from_instant(ended);
+        attempt.candidate.health.series.add(&sums, first, moment);
+        moment
     }
 }

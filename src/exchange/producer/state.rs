@@ -11,6 +11,7 @@ use crate::account::failure::Failure;
 use crate::account::target_health::AttemptGuard;
 use crate::exchange::attempt::Attempt;
 use crate::plan::Candidate;
+use crate::series::StepMoment;
 use dialects::neutral::Losses;
 use std::future::Future;
 use std::pin::Pin;
@@ -72,6 +73,8 @@ pub(super) struct Declined<'x> {
     pub(super) opened: Opened,
     /// The attempt's place in the trail.
     pub(super) noted: usize,
+    /// The moment at which the attempt was counted for its target.
+    pub(super) counted_at: StepMoment,
 }
 
 impl Declined<'_> {

@@ -24,7 +24,7 @@ pub(super) struct Quantiles {
 impl Quantiles {
     /// Returns the quantiles of the time to the first token in the last minutes.
     pub(super) fn for_first_tokens(series: &Series, now: Instant) -> Option<Quantiles> {
-        let [p50, p99] = series.first_token(now)?.map(whole_millis);
+        let [p50, p99] = series.first_token_quantiles(now)?.map(whole_millis);
         Some(Quantiles { p50, p99 })
     }
 }
@@ -83,7 +83,7 @@ pub(super) fn last_minute(series: &Series, uptime: Duration, now: Instant) -> (S
         series.recent_sums(RATE_WINDOW, now),
         uptime
             .max(Duration::from_secs(1))
-            .min(Series::covered(RATE_WINDOW, now)),
+            .min(Series::summed_time(RATE_WINDOW, now)),
     )
 }
 
@@ -112,7 +112,7 @@ pub(super) fn figures_section(
         requests_per_second: rate_per_second(minute.requests.into(), time),
         failed_caller: counted.by_caller,
         failed_upstream: counted.by_upstream,
-        failed_ours: counted.by_ours,
+        failed_ours: counted.by_us,
         given_up: counted.given_up,
         requests: counted.requests,
         first_token_ms: Quantiles::for_first_tokens(series, now),
@@ -127,7 +127,7 @@ pub(super) fn figures_section(
     let buckets = series.buckets(STEPS, now);
     let [p50, p99] = [0, 1].map(|index: usize| {
         let quantiles = buckets.iter().map(|bucket| {
-            let both = bucket.first_token()?;
+            let both = bucket.first_token_quantiles()?;
             both.get(index).copied().map(whole_millis)
         });
         quantiles.collect()
@@ -137,7 +137,7 @@ pub(super) fn figures_section(
         requests: column(|bucket| bucket.sums.requests),
         failed_caller: column(|bucket| bucket.sums.by_caller),
         failed_upstream: column(|bucket| bucket.sums.by_upstream),
-        failed_ours: column(|bucket| bucket.sums.by_ours),
+        failed_ours: column(|bucket| bucket.sums.by_us),
         given_up: column(|bucket| bucket.sums.given_up),
         output_tokens: buckets
             .iter()

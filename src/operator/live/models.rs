@@ -160,7 +160,7 @@ fn model_trouble(
     }
     let failed = sums
         .by_upstream
-        .saturating_add(sums.by_ours)
+        .saturating_add(sums.by_us)
         .saturating_add(sums.given_up);
     if fit == 0 && out > 0 {
         Trouble::Out
@@ -215,7 +215,7 @@ impl ModelRow {
             per_second: rate_per_second(minute.requests.into(), time),
             failed_caller: sums.by_caller,
             failed_upstream: sums.by_upstream,
-            failed_ours: sums.by_ours,
+            failed_ours: sums.by_us,
             given_up: sums.given_up,
             first_token_ms: Quantiles::for_first_tokens(series, now),
             waiting: route.demand.waiting(),

@@ -17,7 +17,7 @@ use crate::operator::problems::facts::{
     TargetFacts, TargetFailure,
 };
 use crate::operator::problems::is_short_lived;
-use crate::series::{Series, Step};
+use crate::series::{Series, StepMoment};
 use crate::settled::whole_millis;
 use dialects::Endpoint;
 use std::sync::Arc;
@@ -64,7 +64,7 @@ impl Watch {
         );
         Facts {
             now: clocks.ms,
-            tick: Step::at_instant(clocks.now).at_ms(),
+            tick: StepMoment::from_instant(clocks.now).since_start_ms(),
             phase: (books.drain.phase(), books.drain.exchanges()),
             catalog: catalog_facts(&books.live, clocks),
             accounts: enabled_accounts(&snapshot, clocks),
@@ -157,7 +157,7 @@ fn recent_facts(series: &Series, snapshot: &Snapshot, clocks: ClockReadings) -> 
         requests: sums.requests.into(),
         by_caller: sums.by_caller.into(),
         by_upstream: sums.by_upstream.into(),
-        by_us: sums.by_ours.into(),
+        by_us: sums.by_us.into(),
         given_up: sums.given_up.into(),
         shed: sums.shed.into(),
         unpriced: unpriced.into(),
@@ -217,7 +217,7 @@ fn quiet_ms(health: &TargetHealth, clocks: ClockReadings) -> Option<u64> {
     let asked = health
         .series
         .faults()
-        .asked_since(trouble.outcome == GIVEN_UP);
+        .requests_since_failure(trouble.outcome == GIVEN_UP);
     let is_quiet = asked == 0 && health.status(clocks.now, clocks.clock).awaited == 0;
     is_quiet.then(|| elapsed_ms(clocks, trouble.failed_at))
 }

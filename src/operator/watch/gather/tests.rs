@@ -24,7 +24,7 @@ fn ends(health: &TargetHealth, attempt: Sums, at: ClockReadings) {
             ..attempt
         },
         None,
-        Step::at_instant(at.now),
+        StepMoment::from_instant(at.now),
     );
 }
 
