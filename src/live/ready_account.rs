@@ -146,6 +146,8 @@ pub fn server_account(
 
 /// The longest time for one message to a receiver.
 pub const MESSAGE_TIMEOUT: Duration = Duration::from_secs(10);
+/// The part of it in which the receiver must be connected.
+pub const MESSAGE_CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Returns a receiver, such as a webhook, as an account. It gets bodies of this content type.
 pub fn webhook_account(id: &str, webhook: &Webhook, content_type: &'static str) -> Account {
@@ -163,7 +165,7 @@ pub fn webhook_account(id: &str, webhook: &Webhook, content_type: &'static str) 
         path: "".into(),
         authority: authority.clone(),
     };
-    let timeouts = Timeouts::for_message(MESSAGE_TIMEOUT / 2, MESSAGE_TIMEOUT);
+    let timeouts = Timeouts::for_message(MESSAGE_CONNECT_TIMEOUT, MESSAGE_TIMEOUT);
     server_account(
         id.into(),
         base,

@@ -1,5 +1,5 @@
-//! Posts spans to the receiver, which is called like an account. What it answers is read as far as
-//! it says how many spans it did not take; nothing else of it is believed.
+//! Posts spans to the receiver, which is called like an account. Of its answer only the status, the
+//! time to wait and the number of rejected spans are used.
 
 use super::Traces;
 use crate::account::failure::Failure;
@@ -11,7 +11,9 @@ use crate::exchange::attempt::Attempt;
 use crate::exchange::backends::Backends;
 use crate::exchange::outgoing::{Outgoing, own_id};
 use crate::exchange::upstream::Reuse;
-use crate::live::ready_account::{MESSAGE_TIMEOUT, ReadyAccount, webhook_account};
+use crate::live::ready_account::{
+    MESSAGE_CONNECT_TIMEOUT, MESSAGE_TIMEOUT, ReadyAccount, webhook_account,
+};
 use bytes::Bytes;
 use http::HeaderValue;
 use http::header;
@@ -52,7 +54,8 @@ pub(super) enum Posted {
     Refused(String),
     /// The receiver cannot be reached, or does not answer.
     Failed(String),
-    /// The process ends, and waits no longer.
+    /// The process ends, so nobody waits for the result any longer. Only the caller of
+    /// [`Receiver::post`] says so.
     Ended,
 }
 
@@ -70,8 +73,8 @@ impl<'r> Receiver<'r> {
         }
     }
 
-    /// Tries once to post this body. Of the address and of what the receiver says, an error has the
-    /// host, the status and the names in the certificate at most.
+    /// Tries once to post this body. An error shows at most the receiver's host, its status, and
+    /// the names in its certificate.
     pub(super) async fn post(&self, body: &[Bytes]) -> Posted {
         // The name may have moved. If it cannot be looked up, the post says so, or does without.
         drop(
@@ -82,13 +85,10 @@ impl<'r> Receiver<'r> {
                 .await,
         );
         let due = Instant::now() + MESSAGE_TIMEOUT;
-        // As if an earlier connection had been stale: the loop then begins.
-        let mut posted = Err(Failure::Stale);
-        // A connection that was kept may be gone.
-        for reuse in [Reuse::Allowed, Reuse::Forbidden] {
-            if matches!(posted, Err(Failure::Stale)) {
-                posted = self.post_once(body, reuse, due).await;
-            }
+        let mut posted = self.post_once(body, Reuse::Allowed, due).await;
+        // A kept connection may be gone: then a new one is tried once.
+        if matches!(posted, Err(Failure::Stale)) {
+            posted = self.post_once(body, Reuse::Forbidden, due).await;
         }
         posted.unwrap_or_else(|failure| Posted::Failed(failure_text(&failure)))
     }
@@ -137,6 +137,8 @@ impl<'r> Receiver<'r> {
                     .filter(|_| is_protobuf)
                     .map_or(0, |body| rejected_spans(&body)),
             },
+            // Without a time to wait, the spans are dropped and not sent again
+            // (docs/src/traces.md).
             (429 | 502..=504, Some(wait)) => Posted::Later { why, wait },
             (401 | 403, _) => Posted::Refused(format!("{why}: look at `traces.headers`")),
             (404 | 405, _) => {
@@ -181,18 +183,16 @@ fn receiver_account(settings: &config::Traces) -> Account {
     account
 }
 
-/// Writes why the receiver was not reached, or did not answer. The words have the receiver's host
-/// at most, and the names in its certificate; nothing else of its address, and no text of its
-/// answer.
+/// Writes why the receiver was not reached, or did not answer; see [`Receiver::post`] for what may
+/// be shown.
 fn failure_text(failure: &Failure) -> String {
-    let seconds = MESSAGE_TIMEOUT.as_secs();
     match failure {
         Failure::Unreachable(why) => format!("it cannot be reached: {why}"),
         Failure::Tls { why, .. } => format!("TLS failed: {why}"),
         Failure::Proxy { why, .. } => why.clone(),
         Failure::ConnectTimeout => format!(
             "it cannot be reached: no connection within {} s",
-            seconds / 2
+            MESSAGE_CONNECT_TIMEOUT.as_secs()
         ),
         Failure::Reset | Failure::Stale | Failure::Cut => {
             "it closed the connection without an answer".to_owned()
@@ -202,7 +202,7 @@ fn failure_text(failure: &Failure) -> String {
         | Failure::FirstTokenTimeout
         | Failure::IdleTimeout
         | Failure::TotalTimeout => {
-            format!("it does not answer within {seconds} s")
+            format!("it does not answer within {} s", MESSAGE_TIMEOUT.as_secs())
         }
         Failure::NoRoom => "the gateway may hold no more in memory".to_owned(),
         Failure::NoDescriptors => {
