@@ -27,7 +27,8 @@ pub(super) enum KeyCheck {
     Wrong,
 }
 
-/// Returns whether a request shows the key that the listener wants.
+/// Compares the key that a request shows with the listener's. Two `Authorization` headers are a
+/// wrong key.
 pub(super) fn check_key(admin: &Admin, headers: &HeaderMap) -> KeyCheck {
     let Some(key) = &admin.key else {
         return KeyCheck::Right;
@@ -41,7 +42,7 @@ pub(super) fn check_key(admin: &Admin, headers: &HeaderMap) -> KeyCheck {
         };
     };
     let is_right = sent_secret(value.as_bytes())
-        .is_some_and(|secret| is_same(&secret, key.expose().as_bytes()));
+        .is_some_and(|secret| secrets_match(&secret, key.expose().as_bytes()));
     if is_right {
         KeyCheck::Right
     } else {
@@ -68,28 +69,32 @@ fn sent_secret(value: &[u8]) -> Option<Vec<u8>> {
     pair.get(colon.saturating_add(1)..).map(<[u8]>::to_vec)
 }
 
-fn is_same(one: &[u8], other: &[u8]) -> bool {
+/// Compares two secrets. Their hashes are compared to the last byte, so the time tells nothing.
+fn secrets_match(one: &[u8], other: &[u8]) -> bool {
     let pairs = Sha256::digest(one).into_iter().zip(Sha256::digest(other));
     pairs.fold(0, |differ, (a, b)| differ | (a ^ b)) == 0
 }
 
-/// Returns the refusal of a request that asks for more than to read, if it may not.
+/// Returns the refusal of a request that does more than read, if it may not: the listener is open
+/// to everybody, or a page of another site has sent the request.
 pub(super) fn refuse_action(admin: &Admin, headers: &HeaderMap) -> Option<Page> {
     if !admin.is_guarded() {
         let message = format!(
-            "everybody who reaches {} may read here, so this is switched off. Write in server.yaml: `{}`\n",
+            "everybody who reaches {} may read here, so actions are switched off. Write in server.yaml: `{}`\n",
             admin.address,
             admin_line(admin, AddedSetting::Key)
         );
         return Some((403, super::PLAIN, message));
     }
     let message = "refused: it was sent by a web page of another site\n";
-    (!is_from_here(headers)).then(|| (403, super::PLAIN, message.to_owned()))
+    (!is_from_own_page(headers)).then(|| (403, super::PLAIN, message.to_owned()))
 }
 
-/// Returns whether a request comes from no web page, or from one of ours. A proxy in front of the
-/// listener may add TLS.
-fn is_from_here(headers: &HeaderMap) -> bool {
+/// Returns whether a request comes from no web page, or from one of ours. A right key does not
+/// prove it: browsers send the password of Basic with the requests of any site's pages, and a
+/// listener that only this machine reaches may have no key. A proxy in front of the listener may
+/// add TLS, so both schemes are right.
+fn is_from_own_page(headers: &HeaderMap) -> bool {
     let text = |name: HeaderName| headers.get(name).map(|value| value.to_str().unwrap_or("?"));
     let Some(origin) = text(header::ORIGIN) else {
         return true;
@@ -133,12 +138,13 @@ pub(super) fn admin_line(admin: &Admin, added: AddedSetting<'_>) -> String {
 }
 
 /// Writes a name as YAML reads a text. It is quoted if it could be a number or a word such as
-/// `true`: numbers have no letters but these.
+/// `true`.
 fn yaml_name(name: &str) -> String {
-    const OF_NUMBERS: &str = "abcdefox_.-";
+    // What numbers in YAML have besides digits, also hexadecimal and octal ones. No host has a `+`.
+    const NUMBER_LETTERS: &str = "abcdefox_.-";
     let is_word = name
         .chars()
-        .any(|c| !c.is_ascii_digit() && !OF_NUMBERS.contains(c.to_ascii_lowercase()));
+        .any(|c| !c.is_ascii_digit() && !NUMBER_LETTERS.contains(c.to_ascii_lowercase()));
     let is_plain = is_word
         && name.contains('.')
         && name.starts_with(|first: char| first.is_ascii_alphanumeric());
