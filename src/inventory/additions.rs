@@ -1,5 +1,6 @@
-//! Decides whether a change only adds entries, or disables some. No part of a text was cut away
-//! then that said something about an entry which is there already.
+//! Decides whether a change only adds entries, or disables some. A file that is still being written
+//! may lack its end. If a change only adds or disables, nothing of an entry that is live was cut
+//! away, so the change may be made before the file is known to be whole.
 
 use std::collections::BTreeMap;
 use std::time::SystemTime;
@@ -7,28 +8,34 @@ use std::time::SystemTime;
 use super::{AccountItem, CallerItem, Inventory, KeyItem, ModelItem, SecretChanges, Settings};
 use crate::catalog::Catalog;
 
-/// The settings that are not read of an account which is switched off.
-const OF_FILES: [&str; 2] = ["ca", "proxy"];
+/// The settings that are read from files or from the environment. Of an account that is switched
+/// off they are not read, so they seem to differ.
+const UNREAD_WHEN_OFF: [&str; 2] = ["ca", "proxy"];
 
-/// Returns whether a change takes nothing away, and changes nothing that is there but `enabled`,
-/// from true to false.
+/// Returns whether a change removes nothing, and changes nothing of what was there, except that
+/// `enabled` may become false.
 pub fn only_adds_or_disables(before: &Catalog, after: &Catalog, now: SystemTime) -> bool {
     let [old, new] = [
         Inventory::from_catalog(before),
         Inventory::from_catalog(after),
     ];
+    // A key keeps all its working secrets, for as long as before, and none opens another key. The
+    // secrets of an account that is switched off are not read.
     let SecretChanges {
         accounts,
-        keys,
-        sooner,
-        moved,
+        keys: losing_secrets,
+        sooner: ending_sooner,
+        moved: opening_others,
         more: _,
     } = SecretChanges::between(before, after, now);
-    let are_off = accounts.keys().all(|account| {
+    let changed_accounts_are_off = accounts.keys().all(|account| {
         let account = new.accounts.get(account);
         account.is_some_and(|account| !account.enabled)
     });
-    let secrets_stay = are_off && keys.is_empty() && sooner.is_empty() && moved.is_empty();
+    let secrets_stay = changed_accounts_are_off
+        && losing_secrets.is_empty()
+        && ending_sooner.is_empty()
+        && opening_others.is_empty();
     secrets_stay && entries_stay(&old, &new)
 }
 
@@ -46,27 +53,29 @@ fn entries_stay(old: &Inventory, new: &Inventory) -> bool {
 fn all_stay<V>(
     old: &BTreeMap<String, V>,
     new: &BTreeMap<String, V>,
-    stays: fn(&V, &V) -> bool,
+    is_kept: fn(&V, &V) -> bool,
 ) -> bool {
     old.iter()
-        .all(|(id, was)| new.get(id).is_some_and(|is| stays(was, is)))
+        .all(|(id, was)| new.get(id).is_some_and(|is| is_kept(was, is)))
 }
 
+/// Returns whether an account stays the same, but for being switched off.
 fn account_stays(old: &AccountItem, new: &AccountItem) -> bool {
     let is_switched_off = old.enabled && !new.enabled;
     old == new
         || (is_switched_off
             && old.address == new.address
-            && without_files(&old.settings) == without_files(&new.settings))
+            && without_unread(&old.settings) == without_unread(&new.settings))
 }
 
-/// Returns the settings that are not read from files.
-fn without_files(settings: &Settings) -> Settings {
+/// Returns the settings without those that are not read of an account that is switched off.
+fn without_unread(settings: &Settings) -> Settings {
     let mut settings = settings.clone();
-    settings.retain(|name, _| !OF_FILES.contains(&name.as_str()));
+    settings.retain(|name, _| !UNREAD_WHEN_OFF.contains(&name.as_str()));
     settings
 }
 
+/// Returns whether a caller stays the same, but for being switched off, and so do its keys.
 fn caller_stays(old: &CallerItem, new: &CallerItem) -> bool {
     let CallerItem {
         enabled,
@@ -76,24 +85,25 @@ fn caller_stays(old: &CallerItem, new: &CallerItem) -> bool {
         limits,
         models,
     } = old;
-    // Of a caller without a key, the models are not known.
+    // The models of a caller without keys are not in the inventory.
     let models_stay = keys.is_empty() || *models == new.models;
-    may_be_switched(*enabled, new.enabled)
+    stays_or_goes_off(*enabled, new.enabled)
         && (expires, expose_cost, limits) == (&new.expires, &new.expose_cost, &new.limits)
         && models_stay
         && all_stay(keys, &new.keys, key_stays)
 }
 
+/// Returns whether a key stays the same, but for being switched off.
 fn key_stays(old: &KeyItem, new: &KeyItem) -> bool {
     let with_old_switch = KeyItem {
         disabled: old.disabled,
         ..new.clone()
     };
-    may_be_switched(!old.disabled, !new.disabled) && with_old_switch == *old
+    stays_or_goes_off(!old.disabled, !new.disabled) && with_old_switch == *old
 }
 
 /// Returns whether `enabled` stays, or becomes false.
-fn may_be_switched(old: bool, new: bool) -> bool {
+fn stays_or_goes_off(old: bool, new: bool) -> bool {
     old || !new
 }
 
