@@ -1,5 +1,7 @@
-//! The settings of accounts, models and targets. Each is a row: its name in the catalog, which
-//! other values are tighter, and how its value is written as a text.
+//! The settings of accounts, models and targets, as a report of changes shows them. Each is a row:
+//! its name in the catalog, which new values are tighter, and how its value is written. A tighter
+//! value is one with which some requests may fail that passed before; the report lists it as
+//! `tightens`.
 
 use std::time::{Duration, SystemTime};
 
@@ -17,25 +19,25 @@ use dialects::upstream::AccountField;
 use dialects::{Dialect, Endpoint};
 
 /// A setting of a `T`.
-struct Row<T> {
+struct SettingRow<T> {
     name: &'static str,
     tighter: Tighter,
     /// Returns its value; `None` if it is left out.
     value: fn(&T) -> Option<String>,
 }
 
-/// The other values of a setting that are tighter.
+/// Which new values of a setting are tighter than the old one.
 #[derive(Clone, Copy)]
 pub(super) enum Tighter {
     /// None of them.
     Never,
-    /// A smaller number, or a shorter time. A value that is not set is no bound.
+    /// A smaller number, or a shorter time. No value means no bound.
     Less,
-    /// A list without a word of the list before.
+    /// A list that lacks a word of the old one, whatever else it has.
     FewerWords,
-    /// A word that comes earlier in this order.
+    /// A word that comes before the old one in this order.
     Stricter(&'static [&'static str]),
-    /// This word.
+    /// This word, whatever the old one was.
     Becomes(&'static str),
 }
 
@@ -44,24 +46,25 @@ use Tighter::{Becomes, FewerWords, Less, Never, Stricter};
 /// The choices of `media_urls`, the tightest first.
 const MEDIA_URLS: [&str; 3] = ["refuse", "public", "pass"];
 
-/// Makes the table of a struct's settings, a line each: the field, which has the setting's name,
-/// what is tighter, and how the field is written. Settings with other names follow, and the fields
-/// that are in no line: a field that is forgotten does not compile.
+/// Makes the table of a struct's settings. A line has: the field, whose name is the setting's;
+/// which values are tighter; and the function that writes the value. `named` has settings with
+/// another name than their field. `other` lists the fields that begin no line: a field that is
+/// forgotten does not compile.
 macro_rules! settings {
     (
         $table:ident: $owner:ident $prefix:literal { $($field:ident, $tighter:expr, $write:expr;)* }
         $(named { $($name:literal, $named_tighter:expr, $write_named:expr;)* })?
         $(other { $($other:ident)* })?
     ) => {
-        static $table: &[Row<$owner>] = {
+        static $table: &[SettingRow<$owner>] = {
             const _: fn(&$owner) = |$owner { $($field: _,)* $($($other: _),*)? }| ();
             &[
-                $(Row {
+                $(SettingRow {
                     name: concat!($prefix, stringify!($field)),
                     tighter: $tighter,
                     value: |owner| $write(&owner.$field),
                 },)*
-                $($(Row { name: $name, tighter: $named_tighter, value: $write_named },)*)?
+                $($(SettingRow { name: $name, tighter: $named_tighter, value: $write_named },)*)?
             ]
         };
     };
@@ -81,13 +84,15 @@ settings! {
         "caller_references", FewerWords, allowed_references;
         "dialect", Never, |account| text(&account.dialect.protocol.name);
         "insecure", Never, |account| flag_text(&account.network.insecure);
-        "location", Never, |account| region(account, false);
+        "location", Never, location_text;
         "media_urls", Stricter(&MEDIA_URLS), media_urls_word;
         "project", Never, |account| option_text(&account.dialect.settings().project);
         "proxy", Never, proxy_word;
         "quirks", Never, quirks_name;
-        "region", Never, |account| region(account, true);
+        "region", Never, region_text;
     }
+    // What `AccountItem` has, what the lines above or other tables read, secrets, and what follows
+    // from other fields.
     other {
         id index dialect base has_written_base key key_header signer enabled network timeouts added_fields server allowed_references
         fingerprint boundary
@@ -167,7 +172,8 @@ settings! {
     }
 }
 
-/// Lists the settings of an account that have no field of their own.
+/// Lists the settings of an account, but for those that are fields of
+/// [`AccountItem`](super::AccountItem).
 pub(super) fn account_settings(account: &Account) -> Settings {
     let mut settings = read_settings(ACCOUNT, account);
     settings.extend(read_settings(ADDED, &account.added_fields));
@@ -176,13 +182,14 @@ pub(super) fn account_settings(account: &Account) -> Settings {
     settings
 }
 
-/// Lists the settings of a model that have no field of their own.
+/// Lists the settings of a model, but for those that are fields of [`ModelItem`](super::ModelItem).
 pub(super) fn model_settings(model: &Model) -> Settings {
     read_settings(MODEL, model)
 }
 
-/// Lists the settings of a target that have no field of their own: timeouts, if they are not its
-/// account's, and the traits that differ from those of a model of which nothing is known.
+/// Lists the settings of a target, but for those that are fields of
+/// [`TargetItem`](super::TargetItem): timeouts, if they are not its account's, and the traits that
+/// differ from those of a model of which nothing is known.
 pub(super) fn target_settings(target: &Target) -> Settings {
     let mut settings = read_settings(TRAITS, &target.traits);
     let unknown = read_settings(TRAITS, &Traits::UNKNOWN);
@@ -193,7 +200,7 @@ pub(super) fn target_settings(target: &Target) -> Settings {
     settings
 }
 
-fn read_settings<T>(rows: &[Row<T>], owner: &T) -> Settings {
+fn read_settings<T>(rows: &[SettingRow<T>], owner: &T) -> Settings {
     rows.iter()
         .filter_map(|row| Some((row.name.to_owned(), (row.value)(owner)?)))
         .collect()
@@ -202,9 +209,10 @@ fn read_settings<T>(rows: &[Row<T>], owner: &T) -> Settings {
 impl Tighter {
     /// Finds the values of a setting that are tighter. An unknown setting has none.
     pub(super) fn find(name: &str) -> Tighter {
-        fn rules<T>(rows: &[Row<T>]) -> impl Iterator<Item = (&'static str, Tighter)> {
+        fn rules<T>(rows: &[SettingRow<T>]) -> impl Iterator<Item = (&'static str, Tighter)> {
             rows.iter().map(|row| (row.name, row.tighter))
         }
+        // The other tables have no setting that can be tighter.
         let mut all = rules(ACCOUNT)
             .chain(rules(MODEL))
             .chain(rules(TIMEOUTS))
@@ -233,7 +241,7 @@ impl Tighter {
     }
 }
 
-/// Reads a number or a time. A value that is not set is no bound.
+/// Reads a number or a time. No value means no bound. A text that is neither counts as 0.
 fn read_bound(written: Option<&String>) -> u128 {
     let Some(text) = written else {
         return u128::MAX;
@@ -253,15 +261,16 @@ fn kind_names(serves: &[(Endpoint, Dialect)]) -> Option<String> {
     list_text(&kinds)
 }
 
-/// Returns `bearer` where the dialect's usual header is another one.
+/// Returns `bearer` if the key is sent as a bearer token, though the dialect has a header of its
+/// own for it.
 fn auth_word(account: &Account) -> Option<String> {
     let may_differ = account.dialect.protocol.key_header.is_some();
     let is_bearer = matches!(account.key_header, KeyHeader::Bearer);
     (may_differ && is_bearer).then(|| "bearer".to_owned())
 }
 
-/// Lists what callers may refer to. Where no request passes through unchanged, data sources need no
-/// leave.
+/// Lists what callers may refer to. Data sources are listed only where requests may pass through
+/// unchanged: elsewhere they need no permission.
 fn allowed_references(account: &Account) -> Option<String> {
     let allowed = &account.allowed_references;
     let data_sources = allowed.data_sources && account.dialect.protocol.may_pass();
@@ -300,10 +309,16 @@ fn proxy_word(account: &Account) -> Option<String> {
     }
 }
 
-/// Returns an account's region, if its dialect calls it so, or else its location.
-fn region(account: &Account, is_region: bool) -> Option<String> {
-    let is_called_so = account.dialect.protocol.has(AccountField::Region) == is_region;
-    option_text(&account.dialect.settings().region).filter(|_| is_called_so)
+/// Returns an account's region, if its dialect calls it `region`.
+fn region_text(account: &Account) -> Option<String> {
+    let is_region = account.dialect.protocol.has(AccountField::Region);
+    option_text(&account.dialect.settings().region).filter(|_| is_region)
+}
+
+/// Returns an account's region, if its dialect calls it `location`.
+fn location_text(account: &Account) -> Option<String> {
+    let is_location = !account.dialect.protocol.has(AccountField::Region);
+    option_text(&account.dialect.settings().region).filter(|_| is_location)
 }
 
 fn creation_time(created: &u64) -> Option<String> {
@@ -352,6 +367,7 @@ fn flag_text(flag: &bool) -> Option<String> {
     flag.then(|| "true".to_owned())
 }
 
+/// Writes a value as its `Debug` text in small letters.
 fn debug_word(value: &impl std::fmt::Debug) -> Option<String> {
     Some(format!("{value:?}").to_lowercase())
 }
