@@ -4,8 +4,11 @@
 use super::book::{self, Fault};
 use super::columns::stored_integer;
 use super::sums::{Column, SumKey, Sums};
+use crate::base::calendar::DAY;
 use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension, Row, RowIndex, params};
 use std::collections::{BTreeSet, HashMap};
+use std::fmt::Write as _;
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -16,7 +19,7 @@ const BUSY_TIMEOUT: Duration = Duration::from_millis(500);
 /// The open file.
 pub(super) struct Reader {
     connection: Connection,
-    /// False if an older Portcullis wrote the file: then it has neither units nor doors.
+    /// False if an older Portcullis wrote the file: then it has no columns for units and doors.
     has_units: bool,
 }
 
@@ -64,10 +67,13 @@ impl Reader {
         book::is_regular(&file).map_err(|why| unreadable_error(path, why))?;
         let first = open_file(path, FileUse::Shared);
         let (connection, version) = match first {
-            // To read a file that others write, SQLite must write into its folder. If it may not,
-            // the file is read as it is, unless a writer has left files there.
-            Err((Some(ErrorCode::CannotOpen | ErrorCode::ReadOnly), why)) if lies_still(path) => {
-                open_file(path, FileUse::Still).map_err(|_| unreadable_error(path, why))?
+            // To read a file that others may write, SQLite must write into its folder. If it may
+            // not, the file is read as if nobody wrote it. That is right only if the log beside it
+            // is empty: else the file alone is not whole.
+            Err((Some(ErrorCode::CannotOpen | ErrorCode::ReadOnly), why))
+                if has_empty_log(path) =>
+            {
+                open_file(path, FileUse::Unchanging).map_err(|_| unreadable_error(path, why))?
             }
             Err((_, why)) => return Err(unreadable_error(path, why)),
             Ok(open) => open,
@@ -78,8 +84,8 @@ impl Reader {
         }))
     }
 
-    /// Sets a deadline. After it, every read fails with an error for which [`is_over`] returns
-    /// true.
+    /// Sets a deadline. After it, every read fails with an error for which [`is_deadline_error`]
+    /// returns true.
     pub(super) fn set_deadline(&mut self, deadline: Instant) -> rusqlite::Result<()> {
         // The steps of SQLite's machine between two looks at the clock: far less than a
         // millisecond.
@@ -97,8 +103,8 @@ impl Reader {
     }
 }
 
-/// Returns whether an error says that the deadline is over.
-pub(super) fn is_over(why: &rusqlite::Error) -> bool {
+/// Returns whether a read failed because its deadline has passed.
+pub(super) fn is_deadline_error(why: &rusqlite::Error) -> bool {
     why.sqlite_error_code() == Some(ErrorCode::OperationInterrupted)
 }
 
@@ -117,7 +123,7 @@ enum FileUse {
     /// Others may write it.
     Shared,
     /// It does not change while it is read.
-    Still,
+    Unchanging,
 }
 
 /// Opens the file. Also returns its version.
@@ -133,14 +139,9 @@ fn open_file(
 
 fn connect(path: &Path, file_use: FileUse) -> rusqlite::Result<Connection> {
     let mut flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-    let connection = if file_use == FileUse::Still {
+    let connection = if file_use == FileUse::Unchanging {
         flags |= OpenFlags::SQLITE_OPEN_URI;
-        let text = path
-            .to_string_lossy()
-            .replace('%', "%25")
-            .replace('?', "%3f")
-            .replace('#', "%23");
-        Connection::open_with_flags(format!("file:{text}?immutable=1"), flags)?
+        Connection::open_with_flags(format_immutable_uri(path), flags)?
     } else {
         Connection::open_with_flags(path, flags)?
     };
@@ -149,12 +150,32 @@ fn connect(path: &Path, file_use: FileUse) -> rusqlite::Result<Connection> {
     Ok(connection)
 }
 
-/// Returns whether the file itself has all that was written, and its log is empty.
-fn lies_still(path: &Path) -> bool {
+/// Writes the URI by which SQLite reads a file as one that does not change. All bytes but plain
+/// ones are encoded, so a path need not be UTF-8.
+fn format_immutable_uri(path: &Path) -> String {
+    let mut uri = "file:".to_owned();
+    for byte in path.as_os_str().as_bytes() {
+        if byte.is_ascii_alphanumeric() || b"/.-_".contains(byte) {
+            uri.push(char::from(*byte));
+        } else {
+            // Anything can be written to a text.
+            let _written = write!(uri, "%{byte:02x}");
+        }
+    }
+    uri + "?immutable=1"
+}
+
+/// Returns whether all that was written is in the file itself: its log (`-wal`) is empty or not
+/// there.
+fn has_empty_log(path: &Path) -> bool {
     let mut wal_path = path.as_os_str().to_owned();
     wal_path.push("-wal");
     std::fs::metadata(wal_path).map_or(true, |wal| wal.len() == 0)
 }
+
+/// The callers, keys and models of a range; the parameters are those of [`View::read_entries`].
+const FILTER: &str =
+    "AND (?3 IS NULL OR caller = ?3) AND (?4 IS NULL OR key = ?4) AND (?5 IS NULL OR model = ?5)";
 
 impl View<'_> {
     /// Returns the times from which on the file has rows and sums.
@@ -181,9 +202,13 @@ impl View<'_> {
         range: &Range<'_>,
         each: &mut dyn FnMut(SumKey<'_>, Sums) -> bool,
     ) -> rusqlite::Result<()> {
-        let (name, day, time) = match table {
-            Table::Rows => ("exchange", "at / 86400000", "at"),
-            Table::Days => ("daily", "day", "day"),
+        let (name, time) = match table {
+            Table::Rows => ("exchange", "at"),
+            Table::Days => ("daily", "day"),
+        };
+        let day = match table {
+            Table::Rows => format!("at / {DAY}"),
+            Table::Days => "day".to_owned(),
         };
         let door = match table {
             Table::Rows if self.has_units => "door",
@@ -226,9 +251,6 @@ impl View<'_> {
     }
 }
 
-const FILTER: &str =
-    "AND (?3 IS NULL OR caller = ?3) AND (?4 IS NULL OR key = ?4) AND (?5 IS NULL OR model = ?5)";
-
 /// Reads the sums of a row that has all [`Column`]s, in their order, from the column `first` on.
 pub(super) fn read_sums(row: &Row<'_>, first: usize) -> rusqlite::Result<Sums> {
     let mut sums = Sums::default();
@@ -238,7 +260,8 @@ pub(super) fn read_sums(row: &Row<'_>, first: usize) -> rusqlite::Result<Sums> {
     Ok(sums)
 }
 
-/// Reads a whole number. It is never negative, since none is written.
+/// Reads a whole number. None is written that is negative; if a file has one all the same, it
+/// counts as 0.
 pub(super) fn read_integer(row: &Row<'_>, column: impl RowIndex) -> rusqlite::Result<u64> {
     row.get::<_, i64>(column)
         .map(|number| u64::try_from(number).unwrap_or_default())
@@ -249,15 +272,32 @@ pub fn check_readable(path: &Path) -> Result<(), String> {
     last_used(path).map(drop)
 }
 
+/// The names that a ledger has.
+#[derive(Debug, Default)]
+pub struct LedgerNames {
+    /// The ids of callers.
+    pub callers: BTreeSet<String>,
+    /// The ids of keys.
+    pub keys: BTreeSet<String>,
+    /// The ids of models.
+    pub models: BTreeSet<String>,
+}
+
 /// Reads the callers, keys and models of a ledger, as far as the sums of days have them. Returns
 /// empty sets if there is no file yet.
-pub fn read_names(path: &Path) -> Result<[BTreeSet<String>; 3], String> {
+pub fn read_names(path: &Path) -> Result<LedgerNames, String> {
     let Some(reader) = Reader::open(path)? else {
-        return Ok(Default::default());
+        return Ok(LedgerNames::default());
     };
-    let names = |column| distinct_names(&reader.connection, column);
-    let read = || Ok([names("caller")?, names("key")?, names("model")?]);
-    read().map_err(|why: rusqlite::Error| unreadable_error(path, why))
+    read_all_names(&reader.connection).map_err(|why| unreadable_error(path, why))
+}
+
+fn read_all_names(connection: &Connection) -> rusqlite::Result<LedgerNames> {
+    Ok(LedgerNames {
+        callers: distinct_names(connection, "caller")?,
+        keys: distinct_names(connection, "key")?,
+        models: distinct_names(connection, "model")?,
+    })
 }
 
 fn distinct_names(connection: &Connection, column: &str) -> rusqlite::Result<BTreeSet<String>> {
@@ -279,4 +319,35 @@ fn read_last_used(connection: &Connection) -> rusqlite::Result<HashMap<String, u
     let mut statement = connection.prepare("SELECT key, at FROM last_used")?;
     let rows = statement.query_map([], |row| Ok((row.get(0)?, read_integer(row, 1)?)))?;
     rows.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ledger::tests::Folder;
+    use std::ffi::OsStr;
+
+    #[test]
+    fn any_path_can_be_read_as_unchanging() {
+        let folder = Folder::new();
+        for name in ["plain.sqlite", "a copy?#%.sqlite", "é&=+:.sqlite"] {
+            check_unchanging(&folder.path().join(name));
+        }
+        // Not all systems have such names.
+        if cfg!(target_os = "linux") {
+            check_unchanging(&folder.path().join(OsStr::from_bytes(b"\xff\x80.sqlite")));
+        }
+    }
+
+    #[track_caller]
+    fn check_unchanging(path: &Path) {
+        let written = Connection::open(path).unwrap();
+        written
+            .execute_batch("CREATE TABLE daily (caller TEXT); INSERT INTO daily VALUES ('acme')")
+            .unwrap();
+        drop(written);
+        let connection = connect(path, FileUse::Unchanging).unwrap();
+        let callers = distinct_names(&connection, "caller").unwrap();
+        assert!(callers.contains("acme"), "{path:?}");
+    }
 }

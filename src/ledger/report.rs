@@ -11,7 +11,7 @@ mod shown;
 pub use query::{DEFAULT_GROUPS, DEFAULT_SINCE, Group, Query, RawQuery, query_pairs};
 
 use super::merge::MERGED;
-use super::read::{KeptFrom, Reader, Table, View, is_over};
+use super::read::{KeptFrom, Reader, Table, View, is_deadline_error};
 use super::sums::{Column, SumKey, Sums};
 use crate::base::calendar::{DAY, day_of, day_start, format_date};
 use std::collections::BTreeMap;
@@ -191,7 +191,7 @@ pub(super) fn answer_of(
 }
 
 fn unanswered(why: &rusqlite::Error, reading: SlowRead, path: &Path) -> Unanswered {
-    match is_over(why) {
+    match is_deadline_error(why) {
         true => Unanswered::TooLong(reading),
         false => Unanswered::Unreadable(format!(
             "the ledger {} cannot be read: {why}",

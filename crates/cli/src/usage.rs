@@ -73,7 +73,7 @@ fn no_ledger(ledger: &Ledger) -> String {
 /// the ledger. Returns `None` if the names exist, or the catalog cannot be read.
 fn unknown_name(args: &UsageArgs, conf: &Path, ledger: &Path) -> Option<String> {
     let catalog = read_catalog(conf, Secrets::StandIns).catalog.ok()?;
-    let [used_callers, used_keys, used_models] = read::read_names(ledger).ok()?;
+    let used = read::read_names(ledger).ok()?;
     let callers: Vec<&str> = catalog.callers().iter().map(|caller| &*caller.id).collect();
     let keys: Vec<&str> = catalog.keys().map(|key| &*key.id).collect();
     let models: Vec<&str> = catalog.models().iter().map(|model| &*model.id).collect();
@@ -90,9 +90,9 @@ fn unknown_name(args: &UsageArgs, conf: &Path, ledger: &Path) -> Option<String> 
         ));
     }
     let asked = [
-        ("caller", args.caller.as_deref(), callers, &used_callers),
-        ("key", args.key.as_deref(), keys, &used_keys),
-        ("model", args.model.as_deref(), models, &used_models),
+        ("caller", args.caller.as_deref(), callers, &used.callers),
+        ("key", args.key.as_deref(), keys, &used.keys),
+        ("model", args.model.as_deref(), models, &used.models),
     ];
     let (kind, name, there, were) = asked.into_iter().find_map(|(kind, name, there, were)| {
         let name = name.filter(|name| !there.contains(name) && !were.contains(*name))?;
