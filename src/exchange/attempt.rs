@@ -52,12 +52,15 @@ pub struct Attempt {
     pub ready_account: Arc<ReadyAccount>,
     permit: Option<Arc<Permit>>,
     reused: bool,
-    whole_request: bool,
-    /// True if the upstream refused the request, in one way or another, before it answered.
-    turned_away: bool,
+    /// True if the whole request was written. Otherwise the connection is not kept.
+    sent_whole: bool,
+    /// True if the HTTP/2 head could not be read. Then `drop` does not take the connection out of
+    /// use: it is gone, or the other side has answered.
+    head_failed: bool,
     /// The time until there was a connection.
     pub connected: Duration,
-    /// The time at which the request's last byte was sent.
+    /// The time at which the request's last byte was sent; before that, the time at which sending
+    /// began.
     pub sent: Instant,
 }
 
@@ -126,8 +129,8 @@ impl Attempt {
             ready_account: ready_account.clone(),
             permit: Some(permit),
             reused,
-            whole_request: false,
-            turned_away: false,
+            sent_whole: false,
+            head_failed: false,
             connected: began.elapsed(),
             sent: began,
         };
@@ -142,7 +145,7 @@ impl Attempt {
                     return Err(Failure::Unreachable(why.to_owned()));
                 };
                 attempt.wire = Wire::Demo(reply.into());
-                attempt.whole_request = true;
+                attempt.sent_whole = true;
                 attempt.sent = Instant::now();
             }
         }
@@ -157,27 +160,30 @@ impl Attempt {
         alarm: &mut Alarm,
     ) -> Result<(), Failure> {
         let length = outgoing.length();
-        let small = length <= SLICE_BYTES && outgoing.upload.is_none();
-        let mut head = outgoing.head(&self.ready_account, if small { length } else { 0 });
-        if small {
+        let is_one_write = length <= SLICE_BYTES && outgoing.upload.is_none();
+        let room = if is_one_write { length } else { 0 };
+        let mut head = outgoing.head(&self.ready_account, room);
+        if is_one_write {
             outgoing
                 .body
                 .iter()
                 .for_each(|part| head.extend_from_slice(part));
         }
-        let mut written = in_time(outgoing, alarm, pin!(write_and_flush(&mut stream, &head))).await;
-        let mut slices = (!small)
-            .then(|| outgoing.slices(SLICE_BYTES))
-            .into_iter()
-            .flatten();
-        while written.is_ok()
-            && let Some(slice) = slices.next()
-        {
-            let slice = slice.read().await?;
-            written = in_time(outgoing, alarm, pin!(write_and_flush(&mut stream, &slice))).await;
+        let mut written =
+            write_in_time(outgoing, alarm, pin!(write_and_flush(&mut stream, &head))).await;
+        if !is_one_write && written.is_ok() {
+            for slice in outgoing.slices(SLICE_BYTES) {
+                let slice = slice.read().await?;
+                written =
+                    write_in_time(outgoing, alarm, pin!(write_and_flush(&mut stream, &slice)))
+                        .await;
+                if written.is_err() {
+                    break;
+                }
+            }
         }
         self.wire = Wire::Http1(AnswerReader::new(stream));
-        self.wrote(written, alarm).await
+        self.after_write(written, alarm).await
     }
 
     async fn send_http2(
@@ -190,7 +196,8 @@ impl Attempt {
             .header(&self.ready_account.account)
             .map_err(|e| Failure::Nonsense(e.to_string()))?;
         self.wire = Wire::Http2(stream);
-        // If this is dropped before the last byte is sent, the wait has not begun.
+        // If this future is dropped before the last byte is sent, `drop` must not take it for a
+        // long wait.
         self.sent = Instant::now();
         let Wire::Http2(wire) = &mut self.wire else {
             return Err(Failure::Reset);
@@ -206,22 +213,23 @@ impl Attempt {
         {
             let slice = slice.read().await?;
             let end = slice.is_empty();
-            written = in_time(outgoing, alarm, pin!(wire.write_request_body(slice, end))).await;
+            written =
+                write_in_time(outgoing, alarm, pin!(wire.write_request_body(slice, end))).await;
             if written.is_err() {
                 break;
             }
         }
-        self.wrote(written, alarm).await
+        self.after_write(written, alarm).await
     }
 
     /// Notes whether the whole request was written. After a failed write it reads the head, and
     /// leaves it for [`Attempt::head`]: an early 413 or 429 says more than "reset".
-    async fn wrote(
+    async fn after_write(
         &mut self,
         written: Result<(), Failure>,
         alarm: &mut Alarm,
     ) -> Result<(), Failure> {
-        self.whole_request = written.is_ok();
+        self.sent_whole = written.is_ok();
         self.sent = Instant::now();
         let Err(failure) = written else { return Ok(()) };
         let read = alarm
@@ -234,7 +242,7 @@ impl Attempt {
         }
     }
 
-    /// Returns the answer's status and headers.
+    /// Returns the answer's status and headers. Reads them first if they were not read yet.
     pub async fn head(&mut self) -> Result<(StatusCode, AnswerHeaders<'_>), Failure> {
         if self.response().is_none()
             && let Err(failure) = self.read_head().await
@@ -244,7 +252,7 @@ impl Attempt {
         self.response().ok_or(Failure::Reset)
     }
 
-    /// Returns the same, if it comes until then.
+    /// Returns the answer's status and headers, if they come before `due`.
     pub async fn head_until(
         &mut self,
         due: Instant,
@@ -279,14 +287,14 @@ impl Attempt {
                 }
             }),
             Wire::Http2(wire) => wire.read_response_header().await.map_err(|e| {
-                self.turned_away = true;
+                self.head_failed = true;
                 if is_unread(&e) {
                     return Failure::Stale;
                 }
                 // If only the stream was reset, the connection was not stale: the upstream has
                 // looked at the request.
                 self.reused &= e.etype() != &ErrorType::H2Error;
-                failure_of(&e)
+                head_failure(&e)
             }),
             Wire::Demo(_) => Ok(()),
             Wire::Spent => Err(Failure::Reset),
@@ -345,8 +353,8 @@ impl Attempt {
         Ok(rest)
     }
 
-    /// Reads the answer of an upstream that refused the request: an answer with another status than
-    /// 200. It is in the dialect that the upstream was asked in.
+    /// Reads the body of an answer whose status is not 200, and returns the failure that it means.
+    /// The body is in the dialect in which the upstream was asked.
     pub async fn read_refusal(
         mut self,
         dialect: &Dialect,
@@ -359,7 +367,8 @@ impl Attempt {
             return Failure::Reset;
         };
         let text = |name: &str| headers.text(name);
-        let (seen, retry_after) = (status.as_u16(), quota::retry_after(text, SystemTime::now()));
+        let sent_status = status.as_u16();
+        let retry_after = quota::retry_after(text, SystemTime::now());
         let content_type = text("content-type").map(str::to_owned);
         let error_type = error_type.and_then(text).map(str::to_owned);
         let mut body = Vec::new();
@@ -374,18 +383,18 @@ impl Attempt {
             }
         };
         let head = ErrorHead {
-            status: seen,
+            status: sent_status,
             content_type: content_type.as_deref(),
             error_type: error_type.as_deref(),
         };
         let error = Box::new(dialect.error(front, &head, &body));
-        let status = dialect.true_status(seen, &error);
+        let status = dialect.true_status(sent_status, &error);
         if whole {
             self.finish().await;
         }
         Failure::Status {
             status,
-            seen,
+            seen: sent_status,
             retry_after: retry_after.or(error.retry_after),
             error,
         }
@@ -400,7 +409,7 @@ impl Attempt {
     /// Keeps the connection after a whole answer, if it can be used again.
     pub async fn finish(mut self) {
         if let Wire::Http1(answer) = std::mem::replace(&mut self.wire, Wire::Spent)
-            && self.whole_request
+            && self.sent_whole
         {
             match answer.finish() {
                 Ok(stream) => self
@@ -408,7 +417,7 @@ impl Attempt {
                     .state
                     .http1
                     .put(stream, self.ready_account.account.fingerprint),
-                // If the other side does not take the farewell, it needs none.
+                // The connection is closed properly, but nobody waits long for that.
                 Err(mut stream) => {
                     drop(tokio::time::timeout(CLOSE_TIMEOUT, stream.shutdown()).await)
                 }
@@ -426,6 +435,8 @@ impl Attempt {
         }
     }
 
+    /// Returns [`Failure::Stale`] for a reset that came so soon on a reused connection that the
+    /// request was not looked at; any other failure stays.
     fn stale_or(&self, failure: Failure) -> Failure {
         if failure == Failure::Reset && self.reused && self.sent.elapsed() <= STALE_PERIOD {
             Failure::Stale
@@ -481,7 +492,7 @@ impl Drop for Attempt {
             // vain: the other side may be gone. Other streams of the connection go on. An attempt
             // that is dropped at once has not waited.
             if stream.response_header().is_none()
-                && !self.turned_away
+                && !self.head_failed
                 && self.sent.elapsed() >= STALE_PERIOD
             {
                 stream.conn.mark_shutdown();
@@ -498,7 +509,7 @@ async fn write_and_flush(stream: &mut Stream, bytes: &[u8]) -> std::io::Result<(
 }
 
 /// Waits for a write, as long as the upstream may take to read.
-async fn in_time<E>(
+async fn write_in_time<E>(
     outgoing: &Outgoing<'_>,
     alarm: &mut Alarm,
     write: Pin<&mut impl Future<Output = Result<(), E>>>,
@@ -518,7 +529,7 @@ async fn in_time<E>(
 }
 
 /// Returns the failure for an error that comes while the head is awaited.
-fn failure_of(error: &BError) -> Failure {
+fn head_failure(error: &BError) -> Failure {
     if matches!(
         error.etype(),
         ErrorType::InvalidHTTPHeader | ErrorType::H1Error | ErrorType::InvalidH2

@@ -175,8 +175,8 @@ fn nothing_yet() -> Attempt {
         ready_account: Arc::new(ReadyAccount::new(account, state, &Proxies::default())),
         permit: None,
         reused: false,
-        whole_request: true,
-        turned_away: false,
+        sent_whole: true,
+        head_failed: false,
         connected: Duration::ZERO,
         sent: Instant::now(),
     }
