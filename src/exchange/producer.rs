@@ -155,7 +155,7 @@ struct ExchangeMemory {
 struct Failures {
     last_failure: Option<Failure>,
     /// True if a candidate that failed may answer the next time.
-    hope: bool,
+    may_recover: bool,
     /// The time until the first candidate with a rate limit is back.
     limited: Option<Duration>,
 }

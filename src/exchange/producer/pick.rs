@@ -7,14 +7,14 @@ use super::state::{Race, Running, Try};
 use super::{Piece, Producer, Request};
 use crate::account::Permit;
 use crate::account::health::{Rest, Why};
+use crate::account::queue::Ticket;
 use crate::account::strategy;
 use crate::account::target_health::AttemptGuard;
 use crate::base::clock::Clock;
 use crate::base::memory::Held;
-use crate::catalog::Queue;
 use crate::error::Refusal;
 use crate::exchange::admission::{self, EarlierThoughts};
-use crate::exchange::choose::{CandidateScan, PassedOver};
+use crate::exchange::choose::{CandidateScan, PassedOver, Prospect};
 use crate::live::ready_account::ReadyAccount;
 use crate::plan::Candidate;
 use dialects::Outbound;
@@ -35,8 +35,8 @@ const MAX_PAUSE: Duration = Duration::from_secs(1);
 /// The role of an attempt.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Role {
-    /// No other attempt runs.
-    First,
+    /// No other attempt runs: it is the first one, or follows one that failed.
+    Alone,
     /// A slow first attempt runs.
     Hedge,
 }
@@ -81,7 +81,7 @@ impl<'x> Producer<'x> {
             && self.request.model.queue.is_some()
             && !demand.queue.is_empty();
         if !after_others && let Some(chosen) = self.pick(None)? {
-            self.start_attempt(chosen, Role::First);
+            self.start_attempt(chosen, Role::Alone);
             return Ok(true);
         }
         let has_begun_slice = self.request.meter.has_begun_slice();
@@ -112,38 +112,27 @@ impl<'x> Producer<'x> {
             && !self.needs_operator()
     }
 
-    /// Waits in the model's queue until a candidate can be tried. If slices of the request are
-    /// under way, it is not turned away while it waits for a place.
+    /// Waits in the model's queue until a candidate can be tried, and begins the attempt. Returns
+    /// false if the queue is full, the time is over, or nothing is left to wait for. If slices of
+    /// the request are under way, the queue is never full for it, and it waits for a free place as
+    /// long as the exchange may last.
     async fn wait(&mut self, has_begun_slice: bool) -> Result<bool, Refusal> {
         let request: &'x Request = self.request;
-        let queue = request.model.queue.unwrap_or(Queue {
-            length: 0,
-            wait: Duration::ZERO,
-        });
-        let is_first = self.search.tries == 0;
-        let line = if is_first {
-            &request.demand.queue
-        } else {
-            &request.demand.failover_queue
-        };
-        let ticket = if has_begun_slice {
-            Some(line.enter_uncounted())
-        } else {
-            line.enter(queue.length)
-        };
-        let Some(mut ticket) = ticket else {
-            self.attempts.shed = is_first;
+        let Some(mut ticket) = self.enter_queue(has_begun_slice) else {
             return Ok(false);
         };
-        let latest = request
+        let last_deadline = request
             .candidates
             .iter()
             .map(|candidate| self.total(candidate))
             .max()
             .unwrap_or(self.began);
-        let queue_deadline = latest.min(Instant::now() + queue.wait.saturating_sub(self.queued));
+        let longest_wait = request.model.queue.map_or(Duration::ZERO, |rule| rule.wait);
+        // The time that the exchange has waited before counts.
+        let wait_left = longest_wait.saturating_sub(self.queued);
+        let queue_deadline = last_deadline.min(Instant::now() + wait_left);
         let mut due = if has_begun_slice {
-            latest
+            last_deadline
         } else {
             queue_deadline
         };
@@ -151,49 +140,57 @@ impl<'x> Producer<'x> {
             return Ok(false);
         }
         loop {
-            // The listening begins before the look, so that no wake-up is lost.
-            let mut freed: Vec<Pin<Box<Notified<'x>>>> = request
-                .candidates
-                .iter()
-                .map(|c| Box::pin(c.ready_account.state.freed.notified()))
-                .collect();
-            for freed in &mut freed {
-                freed.as_mut().enable();
-            }
+            // The waiters are registered before the candidates are looked at, so that no wake-up is
+            // lost.
+            let mut waiters = Waiters::register(&request.candidates);
             if let Some(chosen) = self.pick(None)? {
-                self.start_attempt(chosen, Role::First);
+                self.start_attempt(chosen, Role::Alone);
                 return Ok(true);
             }
             if !self.may_wait(has_begun_slice) {
                 return Ok(false);
             }
+            // A request with slices under way waits for a place; for a rest, no longer than any
+            // other.
             due = if has_begun_slice && self.search.passed.is_full {
-                latest
+                last_deadline
             } else {
                 queue_deadline
             };
             let pause = self.search.passed.soonest.unwrap_or(MAX_PAUSE);
             let recheck_at = Instant::now() + pause.clamp(MIN_PAUSE, MAX_PAUSE);
-            let any = std::future::poll_fn(|context| {
-                if freed
-                    .iter_mut()
-                    .any(|freed| freed.as_mut().poll(context).is_ready())
-                {
-                    Poll::Ready(())
-                } else {
-                    Poll::Pending
-                }
-            });
-            self.alarm.until(due.min(recheck_at), pin!(any)).await;
+            self.alarm
+                .until(due.min(recheck_at), pin!(waiters.any_freed()))
+                .await;
             if Instant::now() >= due {
                 return Ok(false);
             }
         }
     }
 
+    /// Takes the last place in the model's queue. Returns `None` if the queue is full.
+    fn enter_queue(&mut self, has_begun_slice: bool) -> Option<Ticket> {
+        let demand = &self.request.demand;
+        let is_first = self.search.tries == 0;
+        let queue = if is_first {
+            &demand.queue
+        } else {
+            &demand.failover_queue
+        };
+        if has_begun_slice {
+            return Some(queue.enter_uncounted());
+        }
+        let length = self.request.model.queue.map_or(0, |rule| rule.length);
+        let ticket = queue.enter(length);
+        if ticket.is_none() {
+            self.attempts.shed = is_first;
+        }
+        ticket
+    }
+
     /// Picks the next candidate that can be tried, and writes the request for it. If
-    /// `running_candidate` is set, the attempt is a hedge of the attempt at that candidate, at
-    /// another account.
+    /// `running_candidate` is set, the attempt is a hedge: only another account is picked, for the
+    /// same model.
     pub(super) fn pick(
         &mut self,
         running_candidate: Option<&'x Candidate>,
@@ -209,14 +206,9 @@ impl<'x> Producer<'x> {
         let mut is_budget_spent = false;
         let key_hash = strategy::stable_hash(request.rights.key.bytes());
         let mut scan = CandidateScan::new(running_candidate);
-        while let Some(turn) = self.search.next_candidate(&mut scan) {
-            let candidate = turn.candidate;
-            // The first attempt begins even if it is expected to be too late, if no other candidate
-            // is faster.
-            let is_hurried = self.search.tries > 0
-                || self.state.waiting().is_some()
-                || (request.timeout.is_some() && !turn.is_last_resort);
-            if is_hurried && !self.can_finish(candidate) {
+        while let Some(prospect) = self.search.next_candidate(&mut scan) {
+            let candidate = prospect.candidate;
+            if self.is_too_late(&prospect) {
                 if is_retry {
                     self.attempts.not_retried = Some("deadline");
                 }
@@ -224,40 +216,37 @@ impl<'x> Producer<'x> {
             }
             let now = self.own_time.clock();
             let needs_retry_budget = is_retry && !candidate.health.is_sound(now);
-            // The budget has refused already: no other breaker's probe is taken in vain.
+            // The budget was refused once: do not use up another breaker's probe for nothing.
             if needs_retry_budget && is_budget_spent {
                 continue;
             }
             let (permit, guard) =
-                match admission::admit_attempt(candidate, key_hash, turn.is_last_resort, now) {
+                match admission::admit_attempt(candidate, key_hash, prospect.is_last_resort, now) {
                     Ok(admitted) => admitted,
                     Err(why) => {
-                        self.search.pass_over(&turn, why, now);
+                        self.search.pass_over(&prospect, why, now);
                         continue;
                     }
                 };
             if needs_retry_budget && !request.demand.allow_retry(now) {
                 // A later candidate may be sound.
-                (is_budget_spent, self.attempts.not_retried) = (true, Some("budget"));
+                is_budget_spent = true;
+                self.attempts.not_retried = Some("budget");
                 continue;
             }
-            let kept = self.kept_for(candidate);
-            let seal = request.seal_of(&self.shared.seals, candidate);
-            let thoughts = EarlierThoughts {
-                find_kept: &kept,
-                sealed: self.sealed(seal.as_ref()),
+            let written = self.with_thoughts(candidate, |thoughts| {
+                admission::write_request(candidate, self.callers_request(), thoughts)
+            });
+            let outbound = match written {
+                Ok(outbound) => outbound,
+                // Another candidate may be less strict: an upstream that takes the caller's own
+                // format checks the request itself.
+                Err(refused) => {
+                    self.search.strike_target(candidate);
+                    self.search.note_unable(refused);
+                    continue;
+                }
             };
-            let outbound =
-                match admission::write_request(candidate, self.callers_request(), thoughts) {
-                    Ok(outbound) => outbound,
-                    // Another candidate may be less strict: an upstream that takes the caller's own
-                    // format checks the request itself.
-                    Err(refused) => {
-                        self.search.strike_target(candidate);
-                        self.search.note_unable(refused);
-                        continue;
-                    }
-                };
             let held = self
                 .memory
                 .request
@@ -276,13 +265,14 @@ impl<'x> Producer<'x> {
         Ok(None)
     }
 
-    /// Strikes out the candidates that can never be tried, before any is passed over for a passing
-    /// reason. Otherwise, the caller of a request that can never pass would get a `retry-after`.
+    /// Strikes out the candidates that can never take this request. This is done before any is
+    /// passed over for a reason that ends: else the caller would get a `retry-after` for a request
+    /// that can never pass.
     fn strike_impossible(&mut self) {
         let reach = self.search.reach;
         let envelope = &self.request.envelope;
         let may_be_refused = envelope.may_refer() || envelope.names_models();
-        // For this reach they may be struck out already.
+        // It may have been done for this reach already.
         if !may_be_refused || self.struck_for_reach.replace(reach) == Some(reach) {
             return;
         }
@@ -291,19 +281,38 @@ impl<'x> Producer<'x> {
             let Some(candidate) = self.search.open_candidate(index, None) else {
                 continue;
             };
-            let kept = self.kept_for(candidate);
-            let seal = request.seal_of(&self.shared.seals, candidate);
-            let thoughts = EarlierThoughts {
-                find_kept: &kept,
-                sealed: self.sealed(seal.as_ref()),
-            };
-            if let Some(refused) =
+            let refused = self.with_thoughts(candidate, |thoughts| {
                 admission::lasting_refusal(candidate, self.callers_request(), thoughts)
-            {
+            });
+            if let Some(refused) = refused {
                 self.search.strike_target(candidate);
                 self.search.note_unable(refused);
             }
         }
+    }
+
+    /// Returns whether a candidate's attempt would probably end too late.
+    fn is_too_late(&self, prospect: &Prospect<'_>) -> bool {
+        // A first attempt may begin although it will probably be too late, if no other candidate is
+        // left: the guess may be wrong.
+        let must_finish_in_time = self.search.tries > 0
+            || self.state.waiting().is_some()
+            || (self.request.timeout.is_some() && !prospect.is_last_resort);
+        must_finish_in_time && !self.can_finish(prospect.candidate)
+    }
+
+    /// Calls a function with the thoughts of earlier answers that a candidate gets back.
+    fn with_thoughts<R>(
+        &self,
+        candidate: &Candidate,
+        write: impl FnOnce(EarlierThoughts<'_>) -> R,
+    ) -> R {
+        let kept = self.kept_for(candidate);
+        let seal = self.request.seal_of(&self.shared.seals, candidate);
+        write(EarlierThoughts {
+            find_kept: &kept,
+            sealed: self.sealed(seal.as_ref()),
+        })
     }
 
     /// Begins an attempt in this role.
@@ -355,8 +364,7 @@ impl<'x> Producer<'x> {
         }
     }
 
-    /// Returns whether a candidate could be tried now, as far as that can be seen without asking
-    /// for a place.
+    /// Returns whether a candidate seems free now. Nothing is reserved.
     pub(super) fn has_candidate_left(&self, running_candidate: Option<&'x Candidate>) -> bool {
         let stream = self.request.envelope.stream;
         let mut open = self.search.open_candidates(running_candidate);
@@ -395,12 +403,12 @@ impl<'x> Producer<'x> {
         soonest
     }
 
-    /// Returns whether nothing changes by itself: each candidate that was tried has refused our
-    /// credential, and each that could be tried rests for a reason that only the operator can end.
+    /// Returns whether only the operator can help: each candidate that was tried has refused our
+    /// credential, and each other one rests for a reason that only the operator can end.
     pub(super) fn needs_operator(&self) -> bool {
         let now = Clock::now();
         let mut left = self.search.open_candidates(None);
-        !self.failures.hope
+        !self.failures.may_recover
             && left.all(|candidate| {
                 current_rest(candidate, now).is_some_and(|rest| rest.why.is_for_the_operator())
             })
@@ -411,10 +419,40 @@ impl<'x> Producer<'x> {
         let (shared, request) = (self.shared, self.request);
         let family = candidate.family();
         move |call: &str| {
+            let family = family?;
             shared
                 .vault
-                .find(&request.rights.key, family?, call, Clock::now())
+                .find(&request.rights.key, family, call, Clock::now())
         }
+    }
+}
+
+/// The waiters for a change at the candidates' accounts.
+struct Waiters<'x>(Vec<Pin<Box<Notified<'x>>>>);
+
+impl<'x> Waiters<'x> {
+    /// Registers a waiter at the account of each candidate.
+    fn register(candidates: &'x [Candidate]) -> Waiters<'x> {
+        let mut notices: Vec<Pin<Box<Notified<'x>>>> = candidates
+            .iter()
+            .map(|candidate| Box::pin(candidate.ready_account.state.freed.notified()))
+            .collect();
+        for notice in &mut notices {
+            notice.as_mut().enable();
+        }
+        Waiters(notices)
+    }
+
+    /// Is ready once a place at one of the accounts is free, or an account is back.
+    fn any_freed(&mut self) -> impl Future<Output = ()> {
+        std::future::poll_fn(move |context| {
+            let mut notices = self.0.iter_mut();
+            if notices.any(|notice| notice.as_mut().poll(context).is_ready()) {
+                Poll::Ready(())
+            } else {
+                Poll::Pending
+            }
+        })
     }
 }
 

@@ -222,7 +222,7 @@ impl<'x> Producer<'x> {
                     .map_or(wait, |sooner| sooner.min(wait)),
             );
         }
-        self.failures.hope |= matches!(
+        self.failures.may_recover |= matches!(
             facts.class,
             Class::Rate | Class::Overloaded | Class::Refused | Class::Transient
         );
