@@ -1,11 +1,11 @@
 //! A [`Session`] is the exchange of commands and answers between a gateway and the store over one
 //! connection, from its begin to its end.
 //!
-//! **Invariant:** one batch is under way at a time. In a batch, an instance's own counts of a scope
-//! come before its admissions, or with the first of them. What the batch admitted is counted here
-//! before the next batch is made. So a part that is sent is always all that the store can know of
-//! it. If no request waits any more when an admission arrives, the admission is undone and the part
-//! is sent again.
+//! **Invariant:** one batch is under way at a time, and what it admitted is counted here before the
+//! next batch is made. So a part (what this gateway has counted for a scope) is never in doubt when
+//! it is sent. In a batch, the part of a scope goes before the admissions of the scope, or with the
+//! first of them. If the request has gone when its admission arrives, the admission is undone, and
+//! the part is sent again.
 
 mod answers;
 mod batch;
@@ -17,7 +17,7 @@ use super::link::Link;
 use super::texts::TextRequest;
 use super::totals::TotalsRequest;
 use super::{Core, protocol};
-use crate::base::calendar::now_millis as clock_ms;
+use crate::base::calendar::now_millis;
 use crate::base::clock::Clock;
 use crate::limits::{Moment, Scope};
 use epoch::Epoch;
@@ -26,15 +26,17 @@ use redis::Pipeline;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// The longest silence of a connection. After it, the connection is lost.
+/// The least time that the store has to answer a batch: if twice the setting `timeout` is longer,
+/// it has that. If no answer has come by then, the connection is lost.
 const MIN_ANSWER_TIMEOUT: Duration = Duration::from_secs(1);
-/// The time that other gateways have to send their counts after the store was empty. A gateway that
-/// has not sent them by then is not there: its tries to connect are closer together than this.
+/// After the store was empty, the time for which this gateway waits for the counts of the others.
+/// A gateway that has not sent them by then is not running: gateways try to connect more often than
+/// this.
 const JOIN_GRACE: Duration = Duration::from_secs(12);
-/// The difference between two clocks, in milliseconds, above which a warning is logged: the
-/// windows differ as much. If our own clock is set back by more, counts may have moved to other
-/// seconds and dates.
-const MAX_CLOCK_DIFFERENCE: u64 = 2_000;
+/// The greatest difference of two clocks that is ignored, in milliseconds. If this machine's clock
+/// and the store's differ by more, a warning is logged. If this machine's clock is set back by
+/// more, a new epoch begins, because counts then belong to other seconds and dates.
+const MAX_CLOCK_DIFFERENCE_MS: u64 = 2_000;
 
 /// One connection to the store.
 pub(super) struct Session<'s> {
@@ -47,7 +49,7 @@ pub(super) struct Session<'s> {
     epoch: Epoch,
     phase: Phase,
     /// The time of the last batch, in milliseconds of Unix time.
-    clock_ms: u64,
+    batch_time_ms: u64,
     /// The store's clock, as the last beat said, and when its answer came.
     store_clock: Option<(u64, Instant)>,
     next_beat: Instant,
@@ -56,17 +58,24 @@ pub(super) struct Session<'s> {
 
 /// A command that was sent, with the purpose of its answer.
 enum Sent {
+    /// A sign of life, whose answer has the state of the store.
     Beat {
         since: Instant,
-        /// True if the batch has nothing else, and shows how fast the store is.
-        trial: bool,
+        /// True while no request asks the store: the batch has nothing else, and the time that its
+        /// answer takes decides whether requests ask the store again.
+        is_trial: bool,
     },
+    /// The question for the part that an earlier process sent under this gateway's name.
     EarlierPart(Arc<Scope>),
+    /// What this gateway has counted for a scope, or what has changed of that.
     OwnPart(Arc<Scope>),
     /// Requests of the same scopes, each with the moments in which its scopes count it.
     Admissions(Vec<(Box<AdmissionRequest>, Vec<Moment>)>),
+    /// A text to keep; its answer does not matter.
     NewText,
+    /// The question for kept texts.
     Texts(TextRequest),
+    /// The question for what all gateways have counted, with the moment for which it was asked.
     Totals(TotalsRequest, Moment),
 }
 
@@ -81,7 +90,7 @@ impl<'s> Session<'s> {
             instance,
             epoch: Epoch::begin(&core.registry, process),
             phase: Phase::Greeting,
-            clock_ms: clock_ms(),
+            batch_time_ms: now_millis(),
             store_clock: None,
             next_beat: Instant::now(),
             warned_of_clocks: false,
@@ -106,7 +115,7 @@ impl<'s> Session<'s> {
     async fn wait(&self) -> bool {
         loop {
             let next_change = self.core.changes.next_due();
-            let due = {
+            let trial_due = {
                 let inbox = self.core.inbox.lock();
                 let has_backlog = !self.epoch.backlog.is_empty();
                 if inbox.is_leaving && !has_backlog && next_change.is_none() {
@@ -117,19 +126,20 @@ impl<'s> Session<'s> {
                 }
                 inbox.circuit.due()
             };
-            let next = next_change.map_or(self.next_beat, |change| change.min(self.next_beat));
-            if next <= Instant::now() || due.is_some_and(|due| due <= Clock::now()) {
+            // The next beat or the next change, whatever comes first.
+            let next_wake = next_change.map_or(self.next_beat, |change| change.min(self.next_beat));
+            if next_wake <= Instant::now() || trial_due.is_some_and(|due| due <= Clock::now()) {
                 return false;
             }
-            let trial = async {
-                match due {
+            let trial_time = async {
+                match trial_due {
                     Some(due) => Clock::sleep_until(due).await,
                     None => std::future::pending().await,
                 }
             };
             tokio::select! {
-                () = trial => {}
-                () = tokio::time::sleep_until(next.into()) => {}
+                () = trial_time => {}
+                () = tokio::time::sleep_until(next_wake.into()) => {}
                 () = self.core.work.notified() => {}
                 () = self.core.changes.some.notified() => {}
             }
@@ -142,7 +152,7 @@ impl<'s> Session<'s> {
         let mut batch = Pipeline::new();
         batch
             .cmd("HDEL")
-            .arg(self.key_name("instances"))
+            .arg(self.own_key("instances"))
             .arg(&self.instance);
         // The process ends, whether or not the store answers.
         self.link.send(&batch, MIN_ANSWER_TIMEOUT).await.ok();
@@ -151,7 +161,7 @@ impl<'s> Session<'s> {
     /// Begins a new epoch, in which all counts of this gateway are sent again.
     fn begin_epoch(&mut self) {
         self.epoch = Epoch::begin(&self.core.registry, self.process);
-        self.phase.begin_epoch();
+        self.phase.note_epoch();
     }
 
     /// Returns whether a scope was sent in this epoch.
@@ -162,17 +172,19 @@ impl<'s> Session<'s> {
     /// Returns the second of the store's clock, or 0 if it is not known. The clock is behind by the
     /// time that the last beat's answer took, and by what it was set since then.
     fn store_second(&self) -> u64 {
-        self.store_clock.map_or(0, |(clock_ms, since)| {
-            let passed = u64::try_from(since.elapsed().as_millis()).unwrap_or(u64::MAX);
-            clock_ms.saturating_add(passed) / 1_000
+        self.store_clock.map_or(0, |(store_ms, received_at)| {
+            let passed = u64::try_from(received_at.elapsed().as_millis()).unwrap_or(u64::MAX);
+            store_ms.saturating_add(passed) / 1_000
         })
     }
 
-    fn key_name(&self, suffix: &str) -> String {
+    /// Returns the key of one of the store's own values.
+    fn own_key(&self, suffix: &str) -> String {
         format!("{{{}}}:{suffix}", self.core.settings.prefix)
     }
 
-    fn key(&self, scope: &Scope) -> String {
+    /// Returns the key of a scope's counts.
+    fn scope_key(&self, scope: &Scope) -> String {
         protocol::scope_key(&self.core.settings.prefix, scope.level, &scope.name)
     }
 }

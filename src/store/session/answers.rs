@@ -2,7 +2,8 @@
 
 use super::epoch::NOT_SENT;
 use super::phase::{BeatState, Phase, Report};
-use super::{AdmissionRequest, JOIN_GRACE, MAX_CLOCK_DIFFERENCE, Sent, Session, clock_ms};
+use super::{AdmissionRequest, JOIN_GRACE, MAX_CLOCK_DIFFERENCE_MS, Sent, Session};
+use crate::base::calendar::now_millis;
 use crate::base::clock::Clock;
 use crate::limits::{Moment, Scope};
 use crate::status::StoreState;
@@ -31,16 +32,16 @@ impl Session<'_> {
         for (sent, answer) in sent.into_iter().zip(answers) {
             let wrong = || unknown_answer(&answer);
             match sent {
-                Sent::Beat { since, trial } => {
+                Sent::Beat { since, is_trial } => {
                     let beat = protocol::read_beat(&answer).ok_or_else(wrong)?;
-                    emptied = self.read_beat(beat, trial.then(|| since.elapsed()));
+                    emptied = self.read_beat(beat, is_trial.then(|| since.elapsed()));
                 }
                 Sent::EarlierPart(scope) => {
                     let earlier = protocol::read_earlier_part(&answer).ok_or_else(wrong)?;
                     scope.add_missing(&protocol::missing_parts(
                         &earlier,
                         &scope.began(),
-                        scope.moment(self.clock_ms),
+                        scope.moment(self.batch_time_ms),
                     ));
                     self.epoch.backlog.push(scope);
                 }
@@ -68,7 +69,9 @@ impl Session<'_> {
                 // After the loss, the store has only a part of these totals.
                 Sent::Totals(..) if emptied => {}
                 Sent::Totals(request, moment) => {
-                    match protocol::read_totals(&answer, moment, self.clock_ms).ok_or_else(wrong)? {
+                    match protocol::read_totals(&answer, moment, self.batch_time_ms)
+                        .ok_or_else(wrong)?
+                    {
                         // If no request waits any more, the counts are not needed.
                         Some(counts) => drop(request.answer.send(counts)),
                         None if self.may_be_forgotten(&request.scope) => {
@@ -207,7 +210,7 @@ impl Session<'_> {
     /// Returns whether the store may drop a scope without a loss: the scope was sent in another
     /// month, and nothing is counted now.
     fn may_be_forgotten(&self, scope: &Scope) -> bool {
-        let own = scope.own_counts(self.clock_ms);
+        let own = scope.own_counts(self.batch_time_ms);
         own.moment.month > self.epoch.first_day && protocol::is_nothing(&own)
     }
 
@@ -265,7 +268,7 @@ impl Session<'_> {
         let mut inbox = core.inbox.lock();
         inbox.live_gateways = live;
         inbox.clock_ahead_ms = i64::try_from(beat.clock_ms).unwrap_or_default()
-            - i64::try_from(clock_ms()).unwrap_or_default();
+            - i64::try_from(now_millis()).unwrap_or_default();
         match trial {
             Some(took) if took <= core.settings.timeout => inbox.circuit.close(now),
             Some(_) => inbox.circuit.note_failed(now, fastrand::f64()),
@@ -311,8 +314,8 @@ impl Session<'_> {
 
     /// Warns once if the clocks of this machine and of the store differ.
     fn compare_clocks(&mut self, store_ms: u64) {
-        let difference = store_ms.abs_diff(clock_ms());
-        if difference > MAX_CLOCK_DIFFERENCE && !self.warned_of_clocks {
+        let difference = store_ms.abs_diff(now_millis());
+        if difference > MAX_CLOCK_DIFFERENCE_MS && !self.warned_of_clocks {
             log::warn!(
                 "the clocks of this machine and of the store differ by {difference} ms, so the minutes \
                  and days of limits begin at different times: set both clocks by NTP"

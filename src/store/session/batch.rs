@@ -2,7 +2,8 @@
 //! them.
 
 use super::epoch::NOT_SENT;
-use super::{AdmissionRequest, MAX_CLOCK_DIFFERENCE, Sent, Session, TotalsRequest, clock_ms};
+use super::{AdmissionRequest, MAX_CLOCK_DIFFERENCE_MS, Sent, Session, TotalsRequest};
+use crate::base::calendar::now_millis;
 use crate::base::clock::Clock;
 use crate::limits::{Kind, Moment, OwnPart, Scope};
 use crate::store::inbox::Inbox;
@@ -70,13 +71,13 @@ impl Session<'_> {
     /// Makes a batch from the requests in the inbox that can be sent now.
     pub(super) fn next_batch(&mut self) -> Sending {
         let mut batch = Sending::default();
-        let (now, clock_ms) = (Instant::now(), clock_ms());
-        if clock_ms + MAX_CLOCK_DIFFERENCE < self.clock_ms {
+        let (now, batch_time_ms) = (Instant::now(), now_millis());
+        if batch_time_ms + MAX_CLOCK_DIFFERENCE_MS < self.batch_time_ms {
             // What was counted in seconds, days and months of the future is now counted elsewhere.
             // The store gets the new counts before it is asked.
             self.begin_epoch();
         }
-        self.clock_ms = clock_ms;
+        self.batch_time_ms = batch_time_ms;
         let core = self.core;
         let mut inbox = core.inbox.lock();
         if inbox.circuit.due().is_some_and(|due| due <= Clock::now()) {
@@ -94,7 +95,7 @@ impl Session<'_> {
         let scopes = admissions
             .iter()
             .flat_map(|request| request.scopes().map(|scope| (scope, request.now_ms)));
-        let scopes = scopes.chain(totals.iter().map(|request| (&request.scope, clock_ms)));
+        let scopes = scopes.chain(totals.iter().map(|request| (&request.scope, batch_time_ms)));
         scopes
             .filter(|(scope, now_ms)| scope.came_again(*now_ms))
             .for_each(|(scope, _)| scope.mark_sent(NOT_SENT));
@@ -194,7 +195,7 @@ impl Session<'_> {
             return;
         }
         let is_new = !self.is_sent(&scope);
-        let part = scope.take_part(self.clock_ms, is_new);
+        let part = scope.take_part(self.batch_time_ms, is_new);
         let command = if is_new { "own" } else { "more" };
         // The scope counts as sent now: answers come in order, and if one fails, everything is sent
         // again.
@@ -234,7 +235,7 @@ impl Session<'_> {
                 let is_carried = seen.insert(pointer)
                     && self.is_sent(scope)
                     && (changed.contains(&pointer) || self.core.changes.take(scope));
-                is_carried.then(|| scope.take_part(self.clock_ms, false))
+                is_carried.then(|| scope.take_part(self.batch_time_ms, false))
             });
             groups.push(Group {
                 own: own.collect(),
@@ -285,7 +286,7 @@ impl Session<'_> {
     }
 
     fn add_totals(&self, request: TotalsRequest, batch: &mut Sending) {
-        let moment = request.scope.moment(self.clock_ms);
+        let moment = request.scope.moment(self.batch_time_ms);
         let ask = protocol::totals_json(self.phase.live_gateways(), moment);
         batch.add(
             self.admit_script([&request.scope], "look", &ask),
@@ -300,7 +301,10 @@ impl Session<'_> {
         command: &str,
         json: &str,
     ) -> Cmd {
-        let keys: Vec<String> = scopes.into_iter().map(|scope| self.key(scope)).collect();
+        let keys: Vec<String> = scopes
+            .into_iter()
+            .map(|scope| self.scope_key(scope))
+            .collect();
         script_call(
             &self.link.admit,
             &keys,
@@ -326,9 +330,9 @@ impl Session<'_> {
             .collect();
         let hints = serde_json::Value::from(hints).to_string();
         let keys = [
-            self.key_name("instances"),
-            self.key_name("born"),
-            self.key_name("hints"),
+            self.own_key("instances"),
+            self.own_key("born"),
+            self.own_key("hints"),
         ];
         let flag = |is: bool| if is { "1" } else { "0" };
         let lost = flag(self.phase.report_beat(self.epoch.backlog.is_empty()));
@@ -351,7 +355,7 @@ impl Session<'_> {
             script_call(&self.link.beat, &keys, &arguments),
             Sent::Beat {
                 since: Instant::now(),
-                trial: kind == BeatKind::Trial,
+                is_trial: kind == BeatKind::Trial,
             },
         );
         self.next_beat = Instant::now() + BEAT_INTERVAL;

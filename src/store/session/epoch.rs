@@ -2,8 +2,7 @@
 //! new one begins with each connection, and whenever the store may have lost something. Then every
 //! scope is sent again.
 
-use super::clock_ms;
-use crate::base::calendar::day_of;
+use crate::base::calendar::{day_of, now_millis};
 use crate::limits::{Registry, Scope};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -34,7 +33,7 @@ impl Epoch {
             name: format!("{process}.{:016x}", fastrand::u64(..)),
             backlog: registry.scopes(),
             sent_count: 0,
-            first_day: day_of(clock_ms()),
+            first_day: day_of(now_millis()),
         }
     }
 }

@@ -75,8 +75,8 @@ impl Phase {
         }
     }
 
-    /// Notes that scopes are to be sent again.
-    pub(super) fn begin_epoch(&mut self) {
+    /// Notes that a new epoch has begun, so that scopes are to be sent again.
+    pub(super) fn note_epoch(&mut self) {
         if let Some(report @ Report::Complete) = self.report() {
             *report = Report::Sending;
         }
