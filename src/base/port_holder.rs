@@ -47,7 +47,7 @@ pub fn find_port_holder(address: SocketAddr) -> Option<PortHolder> {
         .iter()
         .flatten()
         .flat_map(|table| table.lines().filter_map(read_listener))
-        .filter(|(listens, _)| are_one(*listens, address))
+        .filter(|(listens, _)| exclude_each_other(*listens, address))
         .map(|(_, inode)| format!("socket:[{inode}]"));
     let sockets: Vec<String> = sockets.collect();
     if sockets.is_empty() {
@@ -78,7 +78,7 @@ fn has_socket(process: &Path, sockets: &[String]) -> bool {
 }
 
 /// Returns whether one of two listeners keeps the other one out.
-fn are_one(one: SocketAddr, other: SocketAddr) -> bool {
+pub(crate) fn exclude_each_other(one: SocketAddr, other: SocketAddr) -> bool {
     let (ip, other_ip) = (one.ip(), other.ip());
     let is_covered = covers(ip, other_ip) || covers(other_ip, ip);
     one.port() == other.port() && (is_covered || ip.to_canonical() == other_ip.to_canonical())
@@ -147,9 +147,9 @@ mod tests {
             ("127.0.0.1:8081", false),
         ] {
             let other = other.parse().expect("an address");
-            assert_eq!(are_one(listens, other), expected, "{other}");
+            assert_eq!(exclude_each_other(listens, other), expected, "{other}");
         }
         let [wide, other] = ["0.0.0.0:8080", "[::1]:8080"].map(|text| text.parse().expect("one"));
-        assert!(!are_one(wide, other) && !are_one(other, wide));
+        assert!(!exclude_each_other(wide, other) && !exclude_each_other(other, wide));
     }
 }

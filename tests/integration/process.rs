@@ -932,6 +932,30 @@ fn conflicting_listeners_are_named_at_once() {
 }
 
 #[test]
+fn equal_ports_of_other_addresses_are_no_conflict() {
+    let one = free_port();
+    let other = std::net::SocketAddr::from(([127, 0, 0, 2], one.port()));
+    let _taken = std::net::TcpListener::bind(other).unwrap();
+    let absent = std::net::SocketAddr::from(([192, 0, 2, 1], one.port()));
+    let holder = format!("(process {}) listens there already", std::process::id());
+    for (admin, cause) in [(other, &*holder), (absent, "(os error 99); ")] {
+        let server =
+            format!("listen: [{{ address: \"{one}\" }}]\nadmin: {{ address: \"{admin}\" }}\n");
+        let folder = Folder::new(&[
+            ("server.yaml", &server),
+            ("catalog.yaml", "accounts: {}\nmodels: {}\ncallers: {}\n"),
+        ]);
+        let ran = folder.run(&["serve"]);
+        assert_eq!(ran.status.code(), Some(1));
+        let named = format!("cannot listen on {admin}: ");
+        for word in [&*named, cause, "choose another address: `admin.address`"] {
+            assert!(ran.stderr.contains(word), "no {word:?} in {}", ran.stderr);
+        }
+        assert!(!ran.stderr.contains("twice"), "{}", ran.stderr);
+    }
+}
+
+#[test]
 fn it_ends_though_nobody_reads_its_output() {
     let (listen, admin) = (free_port(), free_port());
     let server =
