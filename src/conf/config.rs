@@ -13,7 +13,7 @@ use crate::base::address::Cidr;
 use crate::base::problem::{Problem, Problems, quote_near_miss};
 use crate::base::secret::Secret;
 use crate::base::units::{Days, Size, Span, Text};
-use crate::conf::proxy::{Proxies, Remark};
+use crate::conf::proxy::{EnvironmentWarning, Proxies};
 use crate::conf::scribe::{Report, Scribe};
 use crate::conf::secret_ref::{LookUp, Reference};
 use crate::conf::yaml;
@@ -552,19 +552,19 @@ fn resolve_proxies(raw: raw::UpstreamProxy, scribe: &Scribe<'_, '_>) -> Proxies 
     if raw == raw::UpstreamProxy::None {
         return Proxies::default();
     }
-    let read = Proxies::of_environment(|name| scribe.look_up(Reference::Optional(name)));
+    let read = Proxies::from_environment(|name| scribe.look_up(Reference::Optional(name)));
     let read =
         scribe.read_or_noted(read.map_err(|wrong| format!("the environment variable {wrong}")));
-    let (proxies, remarks) = read.unwrap_or_default();
-    for remark in remarks {
-        match remark {
-            Remark::NoProxy => scribe.warn(
+    let (proxies, warnings) = read.unwrap_or_default();
+    for warning in warnings {
+        match warning {
+            EnvironmentWarning::NoProxy => scribe.warn(
                 "is `environment`, and neither HTTPS_PROXY nor HTTP_PROXY is set, in upper or lower case: no proxy is used",
             ),
-            Remark::OnlyAll => scribe.warn(
+            EnvironmentWarning::OnlyAllProxy => scribe.warn(
                 "is `environment`, and only ALL_PROXY is set, which is not read: write its value into HTTPS_PROXY or HTTP_PROXY; no proxy is used",
             ),
-            Remark::Useless(entries) => scribe.warn(&format!(
+            EnvironmentWarning::UselessExemptions(entries) => scribe.warn(&format!(
                 "NO_PROXY has entries that match nothing ({entries}): write hosts such as a.example.com or .example.com, addresses, or ranges"
             )),
         }

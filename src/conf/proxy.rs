@@ -6,7 +6,7 @@
 mod environment;
 mod exempt;
 
-pub use environment::{Proxies, Remark};
+pub use environment::{EnvironmentWarning, Proxies};
 
 use std::fmt;
 use std::sync::Arc;

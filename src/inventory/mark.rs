@@ -228,7 +228,7 @@ pub fn section_marks(server: &Server) -> BTreeMap<String, String> {
         ("timeouts", &server.timeouts),
         ("traces", &traces),
         ("trusted_proxies", &server.trusted_proxies),
-        ("upstream_proxy", &server.proxies.are_asked()),
+        ("upstream_proxy", &server.proxies.uses_environment()),
         ("workers", &server.workers),
     ];
     let mark = |value: &dyn Debug| digest_text(&Sha256::digest(format!("{value:?}")), 16);

@@ -274,7 +274,7 @@ mod tests {
                 .then(|| "http://p:1".to_owned())
                 .unwrap_or_default())
         };
-        let (proxies, _) = Proxies::of_environment(both).expect("proxies");
+        let (proxies, _) = Proxies::from_environment(both).expect("proxies");
         for (account, is_proxied) in [
             ("openai, base_url: \"https://a.test\"", true),
             ("openai, base_url: \"https://10.0.0.5\"", true),

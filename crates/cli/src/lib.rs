@@ -60,7 +60,7 @@ pub use version::VersionArgs;
 
 /// Returns the proxies that the environment names.
 fn environment_proxies() -> Result<Proxies, String> {
-    Proxies::of_environment(|name| Ok(env::var(name).unwrap_or_default()))
+    Proxies::from_environment(|name| Ok(env::var(name).unwrap_or_default()))
         .map(|(proxies, _)| proxies)
 }
 

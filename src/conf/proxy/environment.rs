@@ -11,7 +11,7 @@ use std::sync::Arc;
 const HTTPS: [&str; 2] = ["https_proxy", "HTTPS_PROXY"];
 const HTTP: [&str; 2] = ["http_proxy", "HTTP_PROXY"];
 const EXEMPT: [&str; 2] = ["no_proxy", "NO_PROXY"];
-/// These are not read.
+/// These are not read. They only decide the text of a warning.
 const ALL: [&str; 2] = ["all_proxy", "ALL_PROXY"];
 
 /// The proxies of the process. By default there are none.
@@ -22,31 +22,32 @@ pub struct Proxies {
     /// The proxy to `http:` servers.
     http: Option<Arc<Proxy>>,
     exempt: Exempt,
-    /// True if the variables were asked for.
+    /// True if server.yaml says that the variables count.
     uses_environment: bool,
 }
 
-/// The warning about the environment.
+/// A warning about the environment.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Remark {
+pub enum EnvironmentWarning {
     /// No variable names a proxy.
     NoProxy,
     /// Only `ALL_PROXY` names one, which is not read.
-    OnlyAll,
-    /// So many entries of `NO_PROXY` match nothing.
-    Useless(usize),
+    OnlyAllProxy,
+    /// This many entries of `NO_PROXY` match nothing.
+    UselessExemptions(usize),
 }
 
 impl Proxies {
     /// Reads the environment through a function that returns the value of a variable, empty if it
     /// is not set. The error names the variable, and never its value.
-    pub fn of_environment(
+    pub fn from_environment(
         mut variable: impl FnMut(&str) -> Result<String, String>,
-    ) -> Result<(Proxies, Vec<Remark>), String> {
+    ) -> Result<(Proxies, Vec<EnvironmentWarning>), String> {
         let https = read_proxy(first_set(HTTPS, &mut variable)?)?;
         let http = read_proxy(first_set(HTTP, &mut variable)?)?;
         let list = first_set(EXEMPT, &mut variable)?
             .map(|(_, list)| list)
+            // A stand-in: the value was not read.
             .filter(|list| list != STAND_IN)
             .unwrap_or_default();
         let (exempt, wrong) = Exempt::parse(&list);
@@ -56,18 +57,19 @@ impl Proxies {
             exempt,
             uses_environment: true,
         };
-        let none = proxies
+        let missing = proxies
             .is_empty()
             .then(|| match first_set(ALL, &mut variable) {
-                Ok(None) => Remark::NoProxy,
-                Ok(Some(_)) | Err(_) => Remark::OnlyAll,
+                Ok(None) => EnvironmentWarning::NoProxy,
+                Ok(Some(_)) | Err(_) => EnvironmentWarning::OnlyAllProxy,
             });
-        let useless = (wrong > 0).then_some(Remark::Useless(wrong));
-        Ok((proxies, none.into_iter().chain(useless).collect()))
+        let useless = (wrong > 0).then_some(EnvironmentWarning::UselessExemptions(wrong));
+        Ok((proxies, missing.into_iter().chain(useless).collect()))
     }
 
-    /// Returns the proxy through which a server is reached, if there is one. What was chosen for
-    /// the server itself comes first. This machine is never reached through a proxy of the process.
+    /// Returns the proxy through which a server is reached, if there is one. A choice of the
+    /// account itself counts first, even for this machine. Otherwise this machine is never reached
+    /// through a proxy.
     pub fn proxy_for(
         &self,
         choice: &ProxyChoice,
@@ -88,7 +90,7 @@ impl Proxies {
     }
 
     /// Returns whether `server.yaml` lets the variables decide.
-    pub fn are_asked(&self) -> bool {
+    pub fn uses_environment(&self) -> bool {
         self.uses_environment
     }
 
@@ -144,9 +146,9 @@ fn read_proxy(found: Option<(&str, String)>) -> Result<Option<Arc<Proxy>>, Strin
 mod tests {
     use super::*;
 
-    fn read(variables: &[(&str, &str)]) -> Result<(Proxies, Vec<Remark>), String> {
-        Proxies::of_environment(|name| {
-            let found = variables.iter().find(|(of, _)| *of == name);
+    fn read(variables: &[(&str, &str)]) -> Result<(Proxies, Vec<EnvironmentWarning>), String> {
+        Proxies::from_environment(|name| {
+            let found = variables.iter().find(|(known, _)| *known == name);
             Ok(found
                 .map(|(_, value)| (*value).to_owned())
                 .unwrap_or_default())
@@ -269,19 +271,22 @@ mod tests {
                 "HTTPS_PROXY must be a URL such as http://proxy.example.com:3128; for no proxy unset it",
             ),
         ] {
-            let told = read(&[(name, value)]).expect_err(value);
-            assert!(told.starts_with(why) && !told.contains("s3cret"), "{told}");
+            let error = read(&[(name, value)]).expect_err(value);
+            assert!(
+                error.starts_with(why) && !error.contains("s3cret"),
+                "{error}"
+            );
         }
-        let told = read(&[("HTTP_PROXY", "ftp://s3cret@p:1")]).expect_err("no proxy");
+        let error = read(&[("HTTP_PROXY", "ftp://s3cret@p:1")]).expect_err("no proxy");
         assert_eq!(
-            told,
+            error,
             "HTTP_PROXY must be a URL such as http://proxy.example.com:3128"
         );
         assert_eq!(
             read(&[("ALL_PROXY", "http://u:s3cret@p:1")])
                 .expect("none")
                 .1,
-            [Remark::OnlyAll]
+            [EnvironmentWarning::OnlyAllProxy]
         );
         assert_eq!(
             read(&[]).expect("none"),
@@ -290,13 +295,13 @@ mod tests {
                     uses_environment: true,
                     ..Proxies::default()
                 },
-                vec![Remark::NoProxy]
+                vec![EnvironmentWarning::NoProxy]
             )
         );
         let useless = read(&[("HTTPS_PROXY", "p:1"), ("NO_PROXY", "http://a.b,c.d")])
             .expect("proxies")
             .1;
-        assert_eq!(useless, [Remark::Useless(1)]);
+        assert_eq!(useless, [EnvironmentWarning::UselessExemptions(1)]);
     }
 
     #[test]
@@ -311,10 +316,10 @@ mod tests {
             bare.credential().map(crate::base::secret::Secret::expose),
             Some(STAND_IN)
         );
-        let (assumed, remarks) =
-            Proxies::of_environment(|_| Ok(STAND_IN.to_owned())).expect("stand-ins");
+        let (assumed, warnings) =
+            Proxies::from_environment(|_| Ok(STAND_IN.to_owned())).expect("stand-ins");
         assert_eq!(
-            (both(&assumed, "a.b")[0].as_deref(), remarks),
+            (both(&assumed, "a.b")[0].as_deref(), warnings),
             (Some("(its URL is not read here)"), vec![])
         );
     }

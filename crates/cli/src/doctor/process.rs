@@ -116,7 +116,7 @@ fn proxy_finding(server: &Server, catalog: Option<&Catalog>) -> Finding {
 /// Returns the proxies that the variables stand for, with the same URL for each: only the accounts
 /// that would use one matter. If `ALL_PROXY` is set, each scheme has a proxy.
 fn assumed_proxies(is_all_set: bool) -> Proxies {
-    let read = Proxies::of_environment(|name| {
+    let read = Proxies::from_environment(|name| {
         let value = env::var(name).unwrap_or_default();
         // The hosts of `NO_PROXY` need no proxy.
         let names_proxy =
