@@ -48,12 +48,16 @@ pub const TOKEN_URI: &str = "https://oauth2.googleapis.com/token";
 
 const SCOPE: &str = "https://www.googleapis.com/auth/cloud-platform";
 /// The longest lifetime of an assertion that Google allows, in seconds.
-const LIFETIME: u64 = 3600;
+const MAX_ASSERTION_LIFETIME: u64 = 3600;
+/// The lifetime of a token if the answer has none that can be true, in seconds.
+const DEFAULT_TOKEN_LIFETIME: u64 = 3600;
+/// The longest time for which a token is used, in seconds, whatever the answer says.
+const MAX_TOKEN_LIFETIME: u64 = 24 * 3600;
 
 impl ServiceAccount {
     /// Reads a key file, and checks that its key can sign.
     pub fn parse(json: &str) -> Result<Self, &'static str> {
-        let file: File = serde_json::from_str(json)
+        let file: KeyFile = serde_json::from_str(json)
             .map_err(|_| "the key file is not the JSON of a service account's key")?;
         if nonempty_text(file.kind).is_some_and(|kind| kind != "service_account") {
             return Err(
@@ -89,7 +93,8 @@ impl ServiceAccount {
         ))
     }
 
-    /// Returns the signed assertion that this account sends the request.
+    /// Returns the signed text by which this account proves that it asks. `now` is in seconds since
+    /// 1970.
     pub fn assertion(&self, now: u64) -> Result<Secret, &'static str> {
         let mut header = Writer::default();
         header.object(|w| {
@@ -105,7 +110,8 @@ impl ServiceAccount {
             w.key("scope").text(SCOPE);
             w.key("aud").text(&self.token_uri);
             w.key("iat").number(now);
-            w.key("exp").number(now.saturating_add(LIFETIME));
+            w.key("exp")
+                .number(now.saturating_add(MAX_ASSERTION_LIFETIME));
         });
         sign_jws(
             &self.key_pair()?,
@@ -164,8 +170,8 @@ pub fn parse_token(
             .expires_in
             .0
             .filter(|seconds| *seconds < Count::IMPOSSIBLE)
-            .unwrap_or(LIFETIME);
-        let expires_in = Duration::from_secs(seconds.min(24 * LIFETIME));
+            .unwrap_or(DEFAULT_TOKEN_LIFETIME);
+        let expires_in = Duration::from_secs(seconds.min(MAX_TOKEN_LIFETIME));
         return Ok(Token {
             access_token: Secret::new(token),
             expires_in,
@@ -223,7 +229,7 @@ fn nonempty_text(text: Option<String>) -> Option<String> {
 
 #[derive(Default, Deserialize)]
 #[serde(default)]
-struct File {
+struct KeyFile {
     #[serde(rename = "type")]
     kind: Option<String>,
     client_email: Option<String>,

@@ -27,7 +27,8 @@ pub struct Unsignable;
 /// The service's name in signatures.
 const SERVICE: &str = "bedrock";
 
-/// A request before it is signed.
+/// A request before it is signed. Amazon's test suite signs for another service, and by other
+/// methods, so both are fields here.
 struct Unsigned<'r> {
     service: &'r str,
     method: &'r str,
