@@ -1,4 +1,4 @@
-//! The rules about callers, their keys and what they cost.
+//! This module has the rules about callers, their keys and what they cost.
 
 use super::facts::{Facts, KeyFacts, LimitFacts, OldSecret};
 use super::words::{amount_text, duration_text};
@@ -8,27 +8,28 @@ use crate::limits::{Kind, Level, Period};
 use crate::status::Severity;
 use std::collections::BTreeMap;
 
-/// A limit by the minute is near only if it stays so: it is free again soon.
-const MUST_STAY: u64 = 30 * SECOND;
+/// The time for which a limit that is soon free again must be nearly used up before it is reported.
+const MUST_LAST: u64 = 30 * SECOND;
 /// A key is in use if it was used within this time.
 const IN_USE: u64 = 7 * DAY;
-/// The end of a key is near.
-const NEAR: u64 = 7 * DAY;
-/// The end of a key is reported for this time after it.
-const PAST: u64 = DAY;
+/// The time before the end of a key from which the end is reported.
+const WARN_BEFORE: u64 = 7 * DAY;
+/// The time after the end of a key until which the end is reported.
+const REPORT_AFTER: u64 = DAY;
 
-/// Finds problems of callers and keys, and for costs that are not known.
+/// Finds limits that are nearly used up, keys and old secrets that end, and models whose cost is
+/// not known.
 pub(super) fn find_limit_problems(facts: &Facts, found: &mut Vec<Finding>) {
-    found.extend(facts.limits.iter().filter_map(near_limit));
+    found.extend(facts.limits.iter().filter_map(find_near_limit));
     for key in &facts.keys {
-        found.extend(ending_key(key, facts.now));
-        found.extend(old_secret(key, facts.now));
+        found.extend(find_ending_key(key, facts.now));
+        found.extend(find_old_secret(key, facts.now));
     }
     find_unpriced(facts, found);
 }
 
-/// Checks a limit of which nine tenths are used.
-fn near_limit(limit: &LimitFacts) -> Option<Finding> {
+/// Returns the finding about a limit, if nine tenths of it are used.
+fn find_near_limit(limit: &LimitFacts) -> Option<Finding> {
     let LimitFacts {
         kind,
         used,
@@ -38,6 +39,7 @@ fn near_limit(limit: &LimitFacts) -> Option<Finding> {
     if u128::from(used) * 10 < u128::from(allowed) * 9 || allowed == 0 {
         return None;
     }
+    // The scope of a key's use of a model is named `KEY MODEL`.
     let (subject, owner) = match (limit.level, limit.name.split_once(' ')) {
         (Level::Caller, _) => ("caller", format!("Caller {}", limit.name)),
         (Level::KeyModel, Some((key, model))) => ("key", format!("Key {key}, for `{model}`,")),
@@ -57,25 +59,26 @@ fn near_limit(limit: &LimitFacts) -> Option<Finding> {
         summary,
         remedy,
     );
-    let must_last = if is_short_lived(kind) { MUST_STAY } else { 0 };
+    let must_last = if is_short_lived(kind) { MUST_LAST } else { 0 };
     Some(Finding {
         part: kind.name(),
         ..finding.must_last(must_last)
     })
 }
 
-/// Returns whether a limit of this kind is free again soon.
+/// Returns whether a limit of this kind is free again soon: it counts the present, or the last
+/// minute.
 pub fn is_short_lived(kind: Kind) -> bool {
     matches!(kind.period(), Period::Minute | Period::Present)
 }
 
-/// Checks a key that is in use and ends.
-fn ending_key(key: &KeyFacts, now: u64) -> Option<Finding> {
+/// Returns the finding about a key, if it is in use and ends, or was in use and has ended.
+fn find_ending_key(key: &KeyFacts, now: u64) -> Option<Finding> {
     let ends = key.ends?;
-    if key.used.saturating_add(IN_USE) < now.min(ends)
-        || ends.saturating_sub(now) >= NEAR
-        || ends.saturating_add(PAST) <= now
-    {
+    let was_in_use = key.used.saturating_add(IN_USE) >= now.min(ends);
+    let is_near = ends.saturating_sub(now) < WARN_BEFORE;
+    let is_long_past = ends.saturating_add(REPORT_AFTER) <= now;
+    if !was_in_use || !is_near || is_long_past {
         return None;
     }
     let summary = match ends.checked_sub(now) {
@@ -102,8 +105,8 @@ fn ending_key(key: &KeyFacts, now: u64) -> Option<Finding> {
     ))
 }
 
-/// Checks an old secret that is still used, although it ends soon.
-fn old_secret(key: &KeyFacts, now: u64) -> Option<Finding> {
+/// Returns the finding about a key's old secret, if it is still used although it ends soon.
+fn find_old_secret(key: &KeyFacts, now: u64) -> Option<Finding> {
     let OldSecret {
         last_used: used,
         ends,
@@ -132,28 +135,30 @@ fn old_secret(key: &KeyFacts, now: u64) -> Option<Finding> {
 
 /// Finds models whose cost is not known: of answers, or of requests that were not sent.
 fn find_unpriced(facts: &Facts, found: &mut Vec<Finding>) {
-    let mut of_models: BTreeMap<&str, (u64, u64)> = BTreeMap::new();
+    let mut by_model: BTreeMap<&str, UnpricedCounts> = BTreeMap::new();
     // Where money is not counted, no price is missing.
     for model in facts.models.iter().filter(|_| facts.counts_money) {
         let answers = model.recent.map_or(0, |recent| recent.unpriced);
         if answers > 0 {
-            of_models.entry(&model.id).or_default().0 = answers;
+            by_model.entry(&model.id).or_default().answers = answers;
         }
     }
     for report in &facts.unpriced {
-        let refused = &mut of_models.entry(&report.model).or_default().1;
-        *refused = refused.saturating_add(report.requests);
+        let counts = by_model.entry(&report.model).or_default();
+        counts.refused_requests = counts.refused_requests.saturating_add(report.requests);
     }
-    for (model, (answers, refused)) in of_models {
-        let summary = match (answers, refused) {
-            (_, 0) => format!(
-                "{} of `{model}` in the last 5 minutes cost nobody knows how much: its price is not known.",
-                format_count(answers, "answer")
-            ),
-            _ => format!(
+    for (model, counts) in by_model {
+        let are_all_sent = counts.refused_requests == 0;
+        let summary = if are_all_sent {
+            format!(
+                "The cost of {} of `{model}` in the last 5 minutes is not known: the target lacks a price.",
+                format_count(counts.answers, "answer")
+            )
+        } else {
+            format!(
                 "{} for `{model}` could not be sent to a target, since money is limited and the price there is not known.",
-                format_count(refused, "request")
-            ),
+                format_count(counts.refused_requests, "request")
+            )
         };
         let remedy = "Write `price` at the target in the catalog, or `price: { input: 0, output: 0 }` if it costs nothing. \
                       `unpriced` in `/status` names targets that were not asked.";
@@ -164,7 +169,17 @@ fn find_unpriced(facts: &Facts, found: &mut Vec<Finding>) {
             summary,
             remedy,
         );
-        // What was not sent is counted since the catalog is live, and not for five minutes.
-        found.push(finding.with_requests((refused == 0).then_some(answers)));
+        // Requests that were not sent are counted since the catalog became live, so they are no
+        // number of the last five minutes.
+        found.push(finding.with_requests(are_all_sent.then_some(counts.answers)));
     }
+}
+
+/// What of a model has no known cost.
+#[derive(Default)]
+struct UnpricedCounts {
+    /// The answers of the last five minutes.
+    answers: u64,
+    /// The requests that were not sent to a target.
+    refused_requests: u64,
 }

@@ -1214,7 +1214,7 @@ fn costs_that_are_not_known() {
         .is_empty(),
         "nobody counts money"
     );
-    assert!(says(Rule::Unpriced, &answers(1)).starts_with("1 answer of `fast`"));
+    assert!(says(Rule::Unpriced, &answers(1)).starts_with("The cost of 1 answer of `fast`"));
     let report = |requests| UnpricedReport {
         account: "a".to_owned(),
         endpoint: "images".to_owned(),

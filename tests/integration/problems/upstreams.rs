@@ -532,7 +532,7 @@ fn problems_name_a_full_queue_and_unpriced_answers() {
         assert_eq!(gateway.post(&chat("free")).await.status, 200);
         let (subject, what) = subject_and_text(&comes(&gateway, "unpriced").await);
         assert!(
-            subject == "model free" && what.starts_with("1 answer of `free`"),
+            subject == "model free" && what.starts_with("The cost of 1 answer of `free`"),
             "{subject}: {what}"
         );
         gateway
