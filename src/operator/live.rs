@@ -1,9 +1,9 @@
 //! `/live` is what the page of operators shows: one answer of at most 64 KiB, asked for each second
 //! while somebody looks.
 //!
-//! What all viewers see is gathered into a `Shot`, at most twice a second and only when somebody
-//! asks. **Invariant:** an answer is never longer than [`MAX_ANSWER_BYTES`], whatever names, texts
-//! and numbers there are. What does not fit is counted in `more`.
+//! What all viewers see is gathered into a `LiveView`, at most twice a second and only when
+//! somebody asks. **Invariant:** an answer is never longer than [`MAX_ANSWER_BYTES`], whatever
+//! names, texts and numbers there are. What does not fit is counted in `more`.
 
 mod caller;
 mod callers;
@@ -122,21 +122,22 @@ impl LivePage {
         // What one section leaves, the next may take.
         let mut room = Room::new(MAX_ANSWER_BYTES.saturating_sub(text.len()), &query);
         if query.shows(Section::Models) {
-            let (rows, left, total) = find_rows(&view.models, &query.models, query.models_from);
+            let (rows, offered, total) = find_rows(&view.models, &query.models, query.models_from);
             room.write_section(
                 &mut text,
                 Section::Models,
-                left,
+                offered,
                 Some(total),
                 rows.map(|row| row.json(&view.context).into()),
             );
         }
         if query.shows(Section::Callers) {
-            let (rows, left, total) = find_rows(&view.callers, &query.callers, query.callers_from);
+            let (rows, offered, total) =
+                find_rows(&view.callers, &query.callers, query.callers_from);
             room.write_section(
                 &mut text,
                 Section::Callers,
-                left,
+                offered,
                 Some(total),
                 rows.map(|row| row.json(&view.context).into()),
             );

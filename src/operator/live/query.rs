@@ -27,6 +27,15 @@ impl Section {
             Section::Requests => 3,
         }
     }
+
+    /// Returns the most rows that the section may have.
+    pub(super) fn max_rows(self) -> usize {
+        match self {
+            Section::Figures | Section::Configuration => 0,
+            Section::Models | Section::Callers => 50,
+            Section::Requests => 100,
+        }
+    }
 }
 
 /// A question.

@@ -48,9 +48,9 @@ fn a_page_has_matching_rows_from_a_place() {
         .map(|name| Row(name.to_owned()))
         .collect();
     let found = |text: &str, from| {
-        let (rows, left, total) = find_rows(&rows, text, from);
+        let (rows, offered, total) = find_rows(&rows, text, from);
         let names: Vec<&str> = rows.map(|row| row.0.as_str()).collect();
-        (names.join(" "), left, total)
+        (names.join(" "), offered, total)
     };
     assert_eq!(found("", 0), ("ab b abc c".to_owned(), 4, 4));
     assert_eq!(found("b", 1), ("b abc".to_owned(), 2, 3));
