@@ -70,7 +70,7 @@ impl Health {
 
     /// Notes that a catalog has the account, with settings of this fingerprint. If they changed,
     /// ends the rest and returns true.
-    pub fn settings(&self, fingerprint: u64) -> bool {
+    pub fn apply_settings(&self, fingerprint: u64) -> bool {
         let mut memory = self.memory.lock();
         let changed = memory
             .fingerprint
@@ -157,7 +157,7 @@ mod tests {
     #[test]
     fn a_mended_credential_is_used_at_once() {
         let (health, now) = (Health::default(), Instant::now());
-        assert!(!health.settings(1));
+        assert!(!health.apply_settings(1));
         health.record_failure(now);
         let again = now + MAX_COOL * 3 / 2;
         health.record_failure(again);
@@ -165,9 +165,9 @@ mod tests {
         assert_eq!(health.since(again + MAX_COOL), None);
         health.record_failure(now + MAX_COOL * 4);
         assert_eq!(health.since(now + MAX_COOL * 4), Some(now + MAX_COOL * 4));
-        assert!(!health.settings(1));
+        assert!(!health.apply_settings(1));
         assert!(health.rest(now).is_some());
-        assert!(health.settings(2));
+        assert!(health.apply_settings(2));
         assert_eq!((health.rest(now), health.refused()), (None, None));
     }
 

@@ -254,14 +254,14 @@ impl State {
 
     /// Notes that a catalog has the account. If its settings changed, the failures with the old
     /// settings are forgotten.
-    pub fn settings(&self, account: &Account) {
+    pub fn apply_settings(&self, account: &Account) {
         self.set_max_requests(if account.enabled {
             account.concurrency.unwrap_or(usize::MAX)
         } else {
             0
         });
-        self.listing.settings(account);
-        if self.health.settings(account.fingerprint) {
+        self.listing.apply_settings(account);
+        if self.health.apply_settings(account.fingerprint) {
             self.each_target(TargetHealth::forget_failures);
         }
     }

@@ -123,7 +123,7 @@ impl Listing {
 
     /// Notes that a catalog has the account. The list of another address is forgotten. With another
     /// credential, the list is fetched at once.
-    pub fn settings(&self, account: &Account) {
+    pub fn apply_settings(&self, account: &Account) {
         let source = (listing_source(account), account.fingerprint);
         let mut state = self.0.lock();
         if state.source.0 != source.0 {

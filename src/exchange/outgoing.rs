@@ -129,7 +129,7 @@ impl<'a> Outgoing<'a> {
         let (method, base) = self.target(&ready_account.account);
         let form_type = self.content_type();
         let account_part = match form_type {
-            None => Cow::Borrowed(ready_account.head.as_slice()),
+            None => Cow::Borrowed(ready_account.fixed_head.as_slice()),
             Some(_) => ready_account::request_head(&ready_account.account, |name| {
                 name != header::CONTENT_TYPE
             })
@@ -218,7 +218,7 @@ mod tests {
             HeaderValue::from_static("o"),
         )];
         for account in catalog.accounts() {
-            let place = ReadyAccount::new(
+            let ready_account = ReadyAccount::new(
                 account.clone(),
                 Arc::new(State::new(account.id.clone())),
                 &Proxies::default(),
@@ -237,7 +237,7 @@ mod tests {
                 total,
                 reuse: Reuse::Allowed,
             };
-            let head = outgoing.head(&place, 0);
+            let head = outgoing.head(&ready_account, 0);
             let mut shown = format!("POST {}/p HTTP/1.1\r\n", account.base.path);
             for (name, value) in head_fields(account, &own, HeaderValue::from_static("r"), 2) {
                 shown.push_str(&format!("{name}: {}\r\n", value.to_str().expect("text")));

@@ -235,8 +235,8 @@ impl Upstream {
 }
 
 /// Returns the failure if no connection is made in time.
-fn connect_timeout(place: &ReadyAccount) -> Failure {
-    match &place.proxy {
+fn connect_timeout(ready_account: &ReadyAccount) -> Failure {
+    match &ready_account.proxy {
         Some(proxy) => tunnel::proxy_timeout(proxy),
         None => Failure::ConnectTimeout,
     }

@@ -265,7 +265,7 @@ callers: {}
         let snapshot = Snapshot::new(catalog, &Registry::default(), &limits, &mut Vec::new, 1);
         let hosts: Vec<&str> = snapshot
             .called_accounts()
-            .map(|place| &*place.account.base.host)
+            .map(|ready| &*ready.account.base.host)
             .collect();
         assert_eq!(hosts, ["a.test", "v.test", "oauth2.googleapis.com"]);
     }

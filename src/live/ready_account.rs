@@ -1,5 +1,5 @@
-//! A place is an account as exchanges use it: its settings, its running state, and values that
-//! follow from the settings and are made once.
+//! A [`ReadyAccount`] is an account as exchanges use it: its settings, its running state, and
+//! values that follow from the settings and are made once.
 
 use crate::account::State;
 use crate::account::resolver::Hop;
@@ -17,15 +17,18 @@ use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+/// The time in which a receiver, such as a webhook, must have answered a message.
+pub const MESSAGE_TIMEOUT: Duration = Duration::from_secs(10);
+
 /// An account, ready for use.
 pub struct ReadyAccount {
     /// The account, as the catalog has it.
     pub account: Arc<Account>,
     /// The state, which outlives the catalog.
     pub state: Arc<State>,
-    /// The part of an HTTP/1.1 request that is the same each time: the headers, from the end of the
-    /// path on.
-    pub(crate) head: Vec<u8>,
+    /// The bytes of an HTTP/1.1 request that are the same each time: from the end of the path to
+    /// the last header that depends only on the account.
+    pub(crate) fixed_head: Vec<u8>,
     /// The issuer of the account's tokens, if the account signs for them.
     pub issuer: Option<Arc<ReadyAccount>>,
     /// The certificates that are trusted; `None` with `http:`.
@@ -37,8 +40,8 @@ pub struct ReadyAccount {
 impl ReadyAccount {
     /// Makes an account ready for use.
     pub fn new(account: Arc<Account>, state: Arc<State>, proxies: &Proxies) -> ReadyAccount {
-        state.settings(&account);
-        let head = request_head(&account, |_| true);
+        state.apply_settings(&account);
+        let fixed_head = request_head(&account, |_| true);
         let trust = account
             .base
             .tls
@@ -49,14 +52,14 @@ impl ReadyAccount {
         ReadyAccount {
             account,
             state,
-            head,
+            fixed_head,
             issuer,
             trust,
             proxy,
         }
     }
 
-    /// Makes a server ready for use that is in no catalog. It has a state of its own.
+    /// Makes a server that is in no catalog ready for use. It has a state of its own.
     pub fn standalone(account: Account, proxies: &Proxies) -> ReadyAccount {
         let state = State::new(account.id.clone());
         ReadyAccount::new(Arc::new(account), Arc::new(state), proxies)
@@ -91,7 +94,7 @@ fn token_issuer(account: &Account) -> Option<Account> {
     let Some(Signer::Google(_, issuer)) = &account.signer else {
         return None;
     };
-    let kind = HeaderValue::from_static("application/x-www-form-urlencoded");
+    let content_type = HeaderValue::from_static("application/x-www-form-urlencoded");
     Some(Account {
         index: account.index,
         allowed_references: account.allowed_references,
@@ -104,13 +107,20 @@ fn token_issuer(account: &Account) -> Option<Account> {
                 .filter(|pem| issuer.host == account.base.host || !has_pin(pem)),
             ..account.network.clone()
         },
+        // Another hash than the account's, so that the two never share a connection.
         fingerprint: !account.fingerprint,
-        ..server_account(account.id.clone(), issuer.clone(), account.timeouts, kind)
+        ..server_account(
+            account.id.clone(),
+            issuer.clone(),
+            account.timeouts,
+            content_type,
+        )
     })
 }
 
-/// Returns a server that is no provider as an account, so that it can be called like one. It gets
-/// bodies of this content type, and no credential.
+/// Describes a server that is no provider as an account, so that it can be called like one.
+/// Everything that only a provider has is off. It gets bodies of this content type, and no
+/// credential.
 pub fn server_account(
     id: Arc<str>,
     base: Base,
@@ -144,12 +154,8 @@ pub fn server_account(
     }
 }
 
-/// The longest time for one message to a receiver.
-pub const MESSAGE_TIMEOUT: Duration = Duration::from_secs(10);
-/// The part of it in which the receiver must be connected.
-pub const MESSAGE_CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-
-/// Returns a receiver, such as a webhook, as an account. It gets bodies of this content type.
+/// Describes a webhook or another receiver of messages as an account. It gets bodies of this
+/// content type.
 pub fn webhook_account(id: &str, webhook: &Webhook, content_type: &'static str) -> Account {
     let Webhook {
         tls,
@@ -218,8 +224,8 @@ pub(crate) fn account_headers(
             HeaderValue::from_static(concat!("portcullis/", env!("CARGO_PKG_VERSION"))),
         ),
     ];
-    let of_dialect = account.dialect.protocol.headers.iter();
-    let of_dialect = of_dialect.map(|(name, value)| {
+    let dialect_headers = account.dialect.protocol.headers.iter();
+    let dialect_headers = dialect_headers.map(|(name, value)| {
         (
             HeaderName::from_static(name),
             HeaderValue::from_static(value),
@@ -237,8 +243,8 @@ pub(crate) fn account_headers(
             }
         });
     ours.into_iter()
-        .chain(of_dialect)
-        .filter(|(name, _)| !account.headers.iter().any(|(n, _)| n == name))
+        .chain(dialect_headers)
+        .filter(|(name, _)| !account.headers.iter().any(|(own, _)| own == name))
         .chain(account.headers.iter().cloned())
         .chain(credential)
 }
@@ -250,9 +256,9 @@ pub fn bearer_header(token: &Secret) -> Option<(HeaderName, HeaderValue)> {
     Some((header::AUTHORIZATION, value))
 }
 
-/// Returns the trust for an account's certificates, which offers HTTP/2 and HTTP/1. All accounts
-/// that trust only the system's certificates share one trust, because it keeps what resumes their
-/// sessions.
+/// Returns the trust for an account's certificates, which offers HTTP/2 and HTTP/1. Accounts
+/// without a CA of their own share one trust: it keeps the TLS sessions, so that a later connection
+/// resumes one.
 fn account_trust(ca: Option<&[u8]>) -> Trust {
     const ALPN: &[&[u8]] = &[b"h2", b"http/1.1"];
     static SYSTEM: OnceLock<Trust> = OnceLock::new();
@@ -294,12 +300,12 @@ mod tests {
                 Err(String::new())
             });
             let account = read.expect("a catalog").accounts()[0].clone();
-            let place = ReadyAccount::new(account, Arc::new(State::new("a".into())), &proxies);
+            let ready = ReadyAccount::new(account, Arc::new(State::new("a".into())), &proxies);
             assert_eq!(
-                place.proxy.is_some(),
+                ready.proxy.is_some(),
                 is_proxied,
                 "{:?}",
-                place.account.base
+                ready.account.base
             );
         }
     }

@@ -342,10 +342,10 @@ fn try_order(context: &LiveContext, model: &Model, route: &Route) -> Vec<usize> 
 
 /// Returns what the strategy knows of a target.
 fn view(at: &LiveContext, target: &Target, health: &TargetHealth) -> Option<View> {
-    let place = at.snapshot.ready_accounts.get(target.account.index)?;
+    let ready_account = at.snapshot.ready_accounts.get(target.account.index)?;
     let facts = health.order_facts(true, target.account.probe, at.now, at.clock);
-    let in_flight = place.state.in_flight();
-    let awake = target.account.enabled && place.state.health.rest(at.now).is_none();
+    let in_flight = ready_account.state.in_flight();
+    let awake = target.account.enabled && ready_account.state.health.rest(at.now).is_none();
     let cap = target.account.concurrency;
     Some(View {
         identity: 0,
