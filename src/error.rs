@@ -10,7 +10,7 @@ mod retry;
 use std::borrow::Cow;
 use std::time::Duration;
 
-use crate::base::secret::cut_keys;
+use crate::base::cut_keys::cut_keys;
 use dialects::front::{AnswerSoFar, CallerError, Front, OVERLOADED};
 use dialects::named_enum;
 use dialects::neutral::Refused;

@@ -86,6 +86,7 @@
 //! | [`base::alarm`] | one timer for many deadlines |
 //! | [`base::calendar`] | days and months of UTC, and times as texts |
 //! | [`base::clock`] | the clock of cool-downs, looks and refreshes, which tests can hold |
+//! | [`base::cut_keys`] | texts of clients, without the keys that they may have |
 //! | [`base::descriptors`] | the files that the process may have open, and what is left of them |
 //! | [`base::hash`] | a quick hash for names of the catalog |
 //! | [`base::host`] | a host, as URLs name it |

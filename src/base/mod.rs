@@ -4,6 +4,7 @@ pub mod address;
 pub mod alarm;
 pub mod calendar;
 pub mod clock;
+pub mod cut_keys;
 pub mod descriptors;
 pub(crate) mod forward;
 #[cfg(test)]

@@ -2,7 +2,7 @@
 //! it is; keys do not count, so an unknown path is a 404 for everybody. Headers decide in which
 //! format models are listed.
 
-use crate::base::secret::cut_keys;
+use crate::base::cut_keys::cut_keys;
 use crate::error::{FailureKind, Refusal};
 use dialects::front::{DOORS, Front, ModelsAsked, PathRequest, STANDARD};
 use dialects::wire::shorten_text;

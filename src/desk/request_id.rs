@@ -1,7 +1,7 @@
 //! A request id names one request in logs and answers. This module also writes the path as logs
 //! show it.
 
-use crate::base::secret::cut_keys;
+use crate::base::cut_keys::cut_keys;
 use http::{HeaderMap, HeaderName};
 use uuid::Uuid;
 
