@@ -1,25 +1,30 @@
-//! What bounds keys and cannot be carried.
+//! Finds the bounds that cannot be carried: fields of LiteLLM that keep a key from something, and
+//! that the catalog cannot express. A key with such a bound is switched off, unless `--loosen`
+//! drops the bound.
 
 use super::node::Spot;
-use super::rules::{Fate, Free, Section, Whose, field_fate, field_rule};
+use super::rules::{Fate, Harmless, Section, Whose, field_fate, field_rule};
 use crate::Bound;
 use crate::notes::join_path;
 
 impl Bound {
-    pub(super) fn new(field: &str, word: &'static str) -> Self {
-        Self::because(field, word, "cannot be carried")
+    /// Makes the bound of a field that has no counterpart. `word` is the word of `--loosen` that
+    /// drops it, too.
+    pub(super) fn not_carried(field: &str, word: &'static str) -> Self {
+        Self::with_reason(field, word, "cannot be carried")
     }
 
-    /// Makes a bound whose reason is more than its field.
-    pub(super) fn because(field: &str, word: &'static str, why: &str) -> Self {
+    /// Makes a bound with another reason. `why` is the rest of a sentence that begins with the
+    /// field.
+    pub(super) fn with_reason(field: &str, word: &'static str, why: &str) -> Self {
         Self {
             word: Some(word),
-            ..Self::firm(field, why)
+            ..Self::undroppable(field, why)
         }
     }
 
     /// Makes a bound that nothing drops.
-    pub(super) fn firm(field: &str, why: &str) -> Self {
+    pub(super) fn undroppable(field: &str, why: &str) -> Self {
         Self {
             field: field.to_owned(),
             word: None,
@@ -27,11 +32,13 @@ impl Bound {
         }
     }
 
+    /// Makes the bound of a field whose value cannot be read.
     pub(super) fn unreadable(field: &str) -> Self {
-        Self::firm(field, "cannot be read")
+        Self::undroppable(field, "cannot be read")
     }
 
-    /// Reports a field of the file with what it does to keys.
+    /// Reports at its place that the field has no counterpart, and which keys it switches off.
+    /// `whose` names them: `all keys`.
     pub(super) fn report(&self, spot: &Spot<'_>, whose: &str) {
         spot.report_unsupported(format!(
             "has no counterpart. It bounds {whose}, which are switched off unless `--loosen {}` drops it",
@@ -51,35 +58,45 @@ impl Bounds {
         }
     }
 
-    /// Adds a bound, and reports it where it stands.
+    /// Adds a bound, and reports its reason at the field.
     pub(super) fn add_from(&mut self, spot: &Spot<'_>, bound: Bound) {
         spot.report_unsupported(&bound.why);
         self.add(bound);
     }
 
-    /// Adds what bounds the keys of a row and cannot be carried. `prefix` is the path of the row in
-    /// names.
+    /// Adds a bound for each field of a row that bounds keys and cannot be carried. The bound's
+    /// name is the field's, after `prefix`: `user.max_budget`.
     pub(super) fn add_row(&mut self, section: Section, row: &Spot<'_>, prefix: &str) {
         for (field, spot) in row.entries() {
             let name = join_path(prefix, field);
             let (shape, fate) = field_rule(section, field);
-            let bound = match fate {
-                _ if !shape.fits(&spot) => Bound::unreadable(&name),
-                Fate::Required if spot.flag() == Some(false) => Bound::firm(&name, "is false"),
-                Fate::Bound(word, free, _) if !free.bounds_nothing(field, &spot, row) => {
-                    Bound::new(&name, word)
+            // A value that cannot be read may mean anything, so it bounds.
+            if !shape.fits(&spot) {
+                self.add_from(&spot, Bound::unreadable(&name));
+                continue;
+            }
+            match fate {
+                // Such as `scim_active: false`: the key is off.
+                Fate::Required if spot.flag() == Some(false) => {
+                    self.add_from(&spot, Bound::undroppable(&name, "is false"));
                 }
-                Fate::Bound(_, Free::Word(_), _) if !spot.is_empty() => {
-                    spot.report_exact();
-                    continue;
+                // A bound, unless the value says that it bounds nothing.
+                Fate::Bounds {
+                    loosen_word,
+                    unless,
+                    ..
+                } if !unless.includes(field, &spot, row) => {
+                    self.add_from(&spot, Bound::not_carried(&name, loosen_word));
                 }
-                Fate::Below(section) => {
-                    self.add_row(section, &spot, &name);
-                    continue;
-                }
-                Fate::Carry | Fate::Info(..) | Fate::Bound(..) | Fate::Required => continue,
-            };
-            self.add_from(&spot, bound);
+                // The value is one of the words that bound nothing, which means the same here.
+                Fate::Bounds {
+                    unless: Harmless::Word(_),
+                    ..
+                } if !spot.is_empty() => spot.report_exact(),
+                // A map with fields of its own.
+                Fate::Nested(section) => self.add_row(section, &spot, &name),
+                Fate::Carry | Fate::Info(..) | Fate::Bounds { .. } | Fate::Required => {}
+            }
         }
     }
 
@@ -88,14 +105,21 @@ impl Bounds {
     }
 }
 
-/// Returns what a setting of the file bounds for which keys, if it bounds any.
+/// Returns the bound that a setting of the file is, and the keys that it bounds. Returns `None` if
+/// it bounds none.
 pub(super) fn setting_bound(
     section: Section,
     spot: &Spot<'_>,
     key: &str,
 ) -> Option<(Whose, Bound)> {
-    let Fate::Bound(word, free, whose) = field_fate(section, key) else {
+    let Fate::Bounds {
+        loosen_word,
+        unless,
+        whose,
+    } = field_fate(section, key)
+    else {
         return None;
     };
-    (!free.bounds_nothing(key, spot, spot)).then(|| (whose, Bound::new(&spot.path, word)))
+    let bounds_nothing = unless.includes(key, spot, spot);
+    (!bounds_nothing).then(|| (whose, Bound::not_carried(&spot.path, loosen_word)))
 }

@@ -55,7 +55,7 @@ impl Counts {
     ) -> Result<(), Bound> {
         const LARGEST: u64 = 1 << 53;
         match spot.whole() {
-            Some(0) => return Err(Bound::firm(theirs, ZERO)),
+            Some(0) => return Err(Bound::undroppable(theirs, ZERO)),
             Some(number) => self.tighten(ours, number.min(LARGEST)),
             None => return Err(Bound::unreadable(theirs)),
         }
@@ -75,16 +75,16 @@ impl Counts {
             None => return Err(Bound::unreadable(theirs)),
         };
         if millionths == 0 {
-            return Err(Bound::firm(theirs, ZERO));
+            return Err(Bound::undroppable(theirs, ZERO));
         }
         let ours = match period.and_then(Spot::text).map(str::trim) {
             Some("1d" | "24h" | "1440m" | "86400s" | "daily") => "usd_per_day",
             Some("30d" | "1mo" | "monthly") => "usd_per_month",
             Some(_) => {
                 const WHY: &str = "is for another time than a day or a month";
-                return Err(Bound::because(theirs, "budgets", WHY));
+                return Err(Bound::with_reason(theirs, "budgets", WHY));
             }
-            None => return Err(Bound::because(theirs, "budgets", FOR_LIFE)),
+            None => return Err(Bound::with_reason(theirs, "budgets", FOR_LIFE)),
         };
         self.tighten(ours, millionths);
         Ok(())

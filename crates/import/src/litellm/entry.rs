@@ -254,7 +254,7 @@ impl<'a> Terms<'a> {
             spot.report_exact();
             return;
         }
-        let bound = Bound::because(&format!("model_list.{field}"), word, WHY);
+        let bound = Bound::with_reason(&format!("model_list.{field}"), word, WHY);
         bound.report(spot, "keys that may use the model");
         to.bounds.add(bound);
     }

@@ -150,7 +150,7 @@ impl<'k> Importer<'k, '_> {
         match (&row, owner) {
             (Some(row), _) => self.read_owner(row, kind == "user", &mut caller),
             (None, Some(RowId::Team(_))) => {
-                bounds.add(Bound::because("team_id", "teams", NO_TEAM));
+                bounds.add(Bound::with_reason("team_id", "teams", NO_TEAM));
             }
             (None, Some(_)) => bounds.add(self.rows.missing_user()),
             (None, None) => {}
@@ -172,7 +172,7 @@ impl<'k> Importer<'k, '_> {
         // Callers have no limits of single models.
         if caller.limits.models_value().is_some() {
             let word = if is_user { "users" } else { "teams" };
-            let bound = Bound::because("model_max_budget", word, OF_MODELS);
+            let bound = Bound::with_reason("model_max_budget", word, OF_MODELS);
             caller.limits.bounds.add(bound);
         }
         row.findings.set_entry("");
@@ -208,7 +208,7 @@ impl<'k> Importer<'k, '_> {
         if budget.is_none() && row.filled("budget_id").is_some() {
             limits
                 .bounds
-                .add(Bound::because("budget_id", "budgets", NO_BUDGET));
+                .add(Bound::with_reason("budget_id", "budgets", NO_BUDGET));
         }
         if let Some(RowId::Team(team)) = owner {
             findings.set_entry("");
@@ -337,7 +337,7 @@ impl<'k> Importer<'k, '_> {
         let why = format!(
             "of a model that it may use is unknown ({model}), and it has a budget: write `price` at the model"
         );
-        let bound = Bound::because("price", "prices", &why);
+        let bound = Bound::with_reason("price", "prices", &why);
         if !is_loosened(&bound, &self.inputs.loosened) {
             key.limits.bounds.add(bound);
             return;

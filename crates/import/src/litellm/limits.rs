@@ -156,7 +156,7 @@ impl Limits {
         let mut read = match either("budget_limit", "max_budget") {
             Some(usd) => counts.read_budget(&usd, period.as_ref(), FIELD),
             // A plain value was a budget for life.
-            None if !spot.is_map() => Err(Bound::because(FIELD, "budgets", FOR_LIFE)),
+            None if !spot.is_map() => Err(Bound::with_reason(FIELD, "budgets", FOR_LIFE)),
             None => Ok(()),
         };
         for (theirs, ours) in NUMBERS {
@@ -214,7 +214,9 @@ impl Limits {
                 match (counted.next(), counted.next()) {
                     (None, _) => is_left_out = true,
                     (Some(id), None) if !id.contains('*') => self.model(id).tighten(field, *number),
-                    (Some(_), _) => self.bounds.add(Bound::because(theirs, "budgets", SEVERAL)),
+                    (Some(_), _) => self
+                        .bounds
+                        .add(Bound::with_reason(theirs, "budgets", SEVERAL)),
                 }
             }
         }
@@ -227,7 +229,7 @@ impl Limits {
         if entries.any(|(name, spot)| !known.contains(&name) && !spot.is_empty()) {
             const WHY: &str = "has a field that Portcullis does not know";
             self.bounds
-                .add(Bound::because(field, "unknown-fields", WHY));
+                .add(Bound::with_reason(field, "unknown-fields", WHY));
         }
     }
 

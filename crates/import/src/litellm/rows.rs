@@ -154,7 +154,7 @@ impl Rows<'_> {
     pub(super) fn missing_user(&self) -> Bound {
         const WHY: &str = "names a user that is not in the files: save all pages of /user/list";
         // The second argument is the word of `--loosen` that drops the bound.
-        Bound::because("user_id", "users", WHY)
+        Bound::with_reason("user_id", "users", WHY)
     }
 
     /// Adds the bounds that a team's key has because of its user: those of the user, and those of
@@ -177,7 +177,7 @@ impl Rows<'_> {
                 bounds.add_row(Section::Member, &row, "user");
                 match row.filled("max_budget") {
                     Some(_) if is_budget_for_teams => {
-                        bounds.add(Bound::new("user.max_budget", "users"));
+                        bounds.add(Bound::not_carried("user.max_budget", "users"));
                     }
                     Some(spot) => spot.report_approximate(UNUSED_BUDGET),
                     None => {}
@@ -194,7 +194,7 @@ impl Rows<'_> {
             let why = format!(
                 "is not in {source}, and has what each member may use: save /team/list, or rows of LiteLLM_TeamMembership"
             );
-            bounds.add(Bound::because("team_memberships", "team-members", &why));
+            bounds.add(Bound::with_reason("team_memberships", "team-members", &why));
         }
         if listed.as_ref().is_some_and(|listed| !listed.is_list()) {
             bounds.add(Bound::unreadable("team_memberships"));
@@ -230,10 +230,12 @@ impl Rows<'_> {
                         (Grade::Approximate, NOT_SPENT)
                     }
                     Fate::Info(grade, message) => (grade, message),
-                    Fate::Below(_) if spot.entries().iter().any(|(_, spot)| is_new(spot)) => {
+                    Fate::Nested(_) if spot.entries().iter().any(|(_, spot)| is_new(spot)) => {
                         (Grade::Unsupported, "what else is in it is left out")
                     }
-                    Fate::Below(_) | Fate::Carry | Fate::Bound(..) | Fate::Required => continue,
+                    Fate::Nested(_) | Fate::Carry | Fate::Bounds { .. } | Fate::Required => {
+                        continue;
+                    }
                 };
                 let entry = counts.entry(field);
                 entry.or_insert_with(|| (0, spot.finding(grade, message))).0 += 1;

@@ -59,17 +59,24 @@ pub(super) enum Fate {
     Carry,
     /// It bounds no key. The report says this.
     Info(Grade, &'static str),
-    /// It bounds the keys, unless the value says otherwise. This word of `--loosen` drops it, too.
-    Bound(&'static str, Free, Whose),
+    /// It bounds the keys, unless the value says otherwise.
+    Bounds {
+        /// The word of `--loosen` that drops it, too.
+        loosen_word: &'static str,
+        /// The values that bound nothing.
+        unless: Harmless,
+        /// The keys that it bounds.
+        whose: Whose,
+    },
     /// It is a map with such fields.
-    Below(Section),
+    Nested(Section),
     /// The key is off if it is false, whatever is loosened.
     Required,
 }
 
 /// Values that bound nothing.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Free {
+pub(super) enum Harmless {
     /// None: also an empty list or map bounds.
     Never,
     /// A value that is empty or switches the field off.
@@ -183,19 +190,28 @@ const ATTEMPTS: &str =
 const DATABASE: &str = "LiteLLM's database is not read: add its models, guardrails, policies and settings to the file, which may bound keys, and give its keys as --keys";
 
 const fn bound_by(word: &'static str) -> Fate {
-    Fate::Bound(word, Free::Off, Whose::All)
+    bound_unless(word, Harmless::Off)
 }
 
-const fn bound_unless(word: &'static str, free: Free) -> Fate {
-    Fate::Bound(word, free, Whose::All)
+const fn bound_unless(loosen_word: &'static str, unless: Harmless) -> Fate {
+    Fate::Bounds {
+        loosen_word,
+        unless,
+        whose: Whose::All,
+    }
 }
 
 const fn bound_rule(word: &'static str, fields: &'static str) -> Rule {
     Rule(fields, Shape::Any, bound_by(word))
 }
 
-const fn bound_for(whose: Whose, word: &'static str, fields: &'static str) -> Rule {
-    Rule(fields, Shape::Any, Fate::Bound(word, Free::Off, whose))
+const fn bound_for(whose: Whose, loosen_word: &'static str, fields: &'static str) -> Rule {
+    let fate = Fate::Bounds {
+        loosen_word,
+        unless: Harmless::Off,
+        whose,
+    };
+    Rule(fields, Shape::Any, fate)
 }
 
 const fn info_rule(fields: &'static str, message: &'static str) -> Rule {
@@ -208,7 +224,7 @@ const fn manual_rule(fields: &'static str, message: &'static str) -> Rule {
 
 #[rustfmt::skip]
 const RULES: &[(Section, &[Rule])] = {
-    use Fate::{Below, Carry, Required};
+    use Fate::{Carry, Nested, Required};
     use Section::*;
     use Shape::{Any, Flag, List, Map, Scalar, Text, Time};
     &[
@@ -234,16 +250,16 @@ const RULES: &[(Section, &[Rule])] = {
             Rule("spend total_spend model_spend team_member_spend team_spend", Any, SPENT),
             info_rule("access_group_ids", "these groups are in LiteLLM's database: their models are not added"),
             info_rule("soft_budget", "a soft budget only warns, in LiteLLM"),
-            Rule("metadata", Map, Below(Metadata)),
-            Rule("router_settings", Map, Below(RowRouter)),
-            Rule("permissions", Map, Below(Permissions)),
-            Rule("object_permission", Map, Below(ObjectPermission)),
-            Rule("object_permission_id", Any, bound_unless("unknown-fields", Free::With("object_permission"))),
-            Rule("litellm_model_table", Map, Below(ModelTable)),
-            Rule("model_id", Any, bound_unless("aliases", Free::With("litellm_model_table"))),
+            Rule("metadata", Map, Nested(Metadata)),
+            Rule("router_settings", Map, Nested(RowRouter)),
+            Rule("permissions", Map, Nested(Permissions)),
+            Rule("object_permission", Map, Nested(ObjectPermission)),
+            Rule("object_permission_id", Any, bound_unless("unknown-fields", Harmless::With("object_permission"))),
+            Rule("litellm_model_table", Map, Nested(ModelTable)),
+            Rule("model_id", Any, bound_unless("aliases", Harmless::With("litellm_model_table"))),
             Rule("aliases model_aliases team_model_aliases", Map, bound_by("aliases")),
-            Rule("allowed_routes", List, bound_unless("routes", Free::Word("llm_api_routes"))),
-            Rule("key_type", Text, bound_unless("routes", Free::Word("default llm_api"))),
+            Rule("allowed_routes", List, bound_unless("routes", Harmless::Word("llm_api_routes"))),
+            Rule("key_type", Text, bound_unless("routes", Harmless::Word("default llm_api"))),
             Rule("org_id organization_id", Text, bound_by("organizations")),
             Rule("project_id", Text, bound_by("projects")),
             Rule("agent_id", Text, bound_by("agents")),
@@ -285,25 +301,25 @@ const RULES: &[(Section, &[Rule])] = {
             Rule("rpm_limit tpm_limit", Scalar, bound_by("users")),
             Rule("model_max_budget", Map, bound_by("users")),
             Rule("max_budget", Scalar, Carry),
-            Rule("metadata", Map, Below(MemberMetadata)),
+            Rule("metadata", Map, Nested(MemberMetadata)),
         ]),
         (MemberMetadata, &[Rule("scim_active", Any, Required)]),
         // The file.
         (General, &[
-            Rule("allowed_routes", Any, bound_unless("routes", Free::Never)),
-            Rule("admin_only_routes", Any, bound_unless("routes", Free::List(
+            Rule("allowed_routes", Any, bound_unless("routes", Harmless::Never)),
+            Rule("admin_only_routes", Any, bound_unless("routes", Harmless::List(
                 "/audit/ /budget/ /config/ /customer/ /global/ /health/ /key/ /model/ /organization/ /project/ /spend/ /tag/ /team/ /user/"))),
             bound_rule("required-fields", "enforced_params enforce_user_param"),
             bound_for(Whose::ServiceAccount, "required-fields", "service_account_settings"),
-            Rule("missing_session_id", Any, bound_unless("required-fields", Free::Word("omit generate"))),
+            Rule("missing_session_id", Any, bound_unless("required-fields", Harmless::Word("omit generate"))),
             bound_rule("aliases", "model_alias_map completion_model"),
             bound_for(Whose::OfKind(ModelKind::Image), "aliases", "image_generation_model"),
             bound_for(Whose::OfKind(ModelKind::Moderation), "aliases", "moderation_model"),
             bound_rule("guardrails", "guardrails pre_call_rules post_call_rules custom_auth"),
-            Rule("callbacks", Any, bound_unless("guardrails", Free::List(HARMLESS_CALLBACKS))),
+            Rule("callbacks", Any, bound_unless("guardrails", Harmless::List(HARMLESS_CALLBACKS))),
             bound_rule("end-users", "max_end_user_budget max_end_user_budget_id validate_end_user_id_in_db"),
             bound_rule("proxy-budget", "global_max_parallel_requests provider_budget_config"),
-            Rule("optional_pre_call_checks", Any, bound_unless("proxy-budget", Free::Without("enforce_model_rate_limits"))),
+            Rule("optional_pre_call_checks", Any, bound_unless("proxy-budget", Harmless::Without("enforce_model_rate_limits"))),
             bound_rule("tags", "tag_budget_config"),
             bound_for(Whose::WithBudget, "prices", "cost_margin_config"),
             bound_for(Whose::WithoutTeam, "teams", "personal_key_model_access_from_teams"),
@@ -454,7 +470,7 @@ pub(super) fn report_field(section: Section, field: &str, spot: &Spot<'_>) {
     let (grade, message) = match field_fate(section, field) {
         Fate::Carry => return,
         Fate::Info(grade, message) => (grade, message),
-        Fate::Bound(..) | Fate::Below(_) | Fate::Required => NOT_CARRIED,
+        Fate::Bounds { .. } | Fate::Nested(_) | Fate::Required => NOT_CARRIED,
     };
     spot.report(grade, message);
 }
@@ -477,9 +493,9 @@ impl Shape {
     }
 }
 
-impl Free {
-    /// Returns whether a value of a row bounds nothing.
-    pub(super) fn bounds_nothing(self, field: &str, spot: &Spot<'_>, row: &Spot<'_>) -> bool {
+impl Harmless {
+    /// Returns whether a value of a row is one of these, so that it bounds nothing.
+    pub(super) fn includes(self, field: &str, spot: &Spot<'_>, row: &Spot<'_>) -> bool {
         let items = spot.items();
         match self {
             Self::Never => false,

@@ -57,7 +57,11 @@ pub(super) fn read_settings(config: &MergedConfig<'_>, made: &mut Made<'_>) -> C
         match *key {
             // Both are one thing, in however many files they are.
             "policies" | "policy_attachments" => {
-                common.add_bound(spot, Whose::All, Bound::new("policies", "guardrails"));
+                common.add_bound(
+                    spot,
+                    Whose::All,
+                    Bound::not_carried("policies", "guardrails"),
+                );
             }
             _ => report_field(Section::File, key, spot),
         }
@@ -94,7 +98,7 @@ impl Common {
             is_on |= default.is_some_and(|default| default.flag() != Some(false));
         }
         if is_on {
-            let bound = Bound::new("guardrails", "guardrails");
+            let bound = Bound::not_carried("guardrails", "guardrails");
             self.bounds.push((Whose::All, bound));
         }
     }
@@ -144,7 +148,7 @@ impl Common {
             "database_url" if config.has_keys => spot.report_manual(REST_OF_DATABASE),
             // What cannot be read may be on.
             "enable_tag_filtering" if spot.flag() != Some(false) && made.has_tags => {
-                self.add_bound(spot, Whose::All, Bound::new(&spot.path, "tags"));
+                self.add_bound(spot, Whose::All, Bound::not_carried(&spot.path, "tags"));
             }
             _ => self.take_unread(section, key, spot),
         }
