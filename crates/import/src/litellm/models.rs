@@ -264,18 +264,13 @@ impl<'a> GroupDraft<'a> {
         if let Some(spot) = entry.params.remove("max_tokens")
             && let Some(limit) = spot.read_whole(1..=u64::from(u32::MAX), "defaults.max_tokens")
         {
-            if *self.max_tokens.get_or_insert(limit) == limit {
-                spot.report_exact();
-            } else {
-                spot.report_approximate(
-                    "another entry of this model has another value, which counts",
-                );
-            }
+            set_default(&mut self.max_tokens, limit, &spot);
         }
         if let Some(spot) = entry.params.remove("drop_params")
             && let Some(drops) = spot.read_flag("on_loss")
         {
-            self.on_loss = Some(if drops { "drop" } else { "refuse" });
+            let on_loss = if drops { "drop" } else { "refuse" };
+            set_default(&mut self.on_loss, on_loss, &spot);
         }
     }
 
@@ -294,6 +289,15 @@ impl<'a> GroupDraft<'a> {
             spot.report_approximate(LEFT_OUT);
         }
         known.access.extend(target.access);
+    }
+}
+
+/// Sets a default of a model, unless an entry before has set it. Reports whether this value counts.
+fn set_default<T: Copy + PartialEq>(default: &mut Option<T>, value: T, spot: &Spot<'_>) {
+    if *default.get_or_insert(value) == value {
+        spot.report_exact();
+    } else {
+        spot.report_approximate("another entry of this model has another value, which counts");
     }
 }
 

@@ -211,9 +211,8 @@ impl<'a> Spot<'a> {
     /// Reads a truth value, which becomes this field.
     pub(super) fn read_flag(&self, field: &str) -> Option<bool> {
         let flag = self.flag();
-        match flag {
-            Some(_) => self.report_exact(),
-            None => self.report_manual(format!("must be true or false: write `{field}` by hand")),
+        if flag.is_none() {
+            self.report_manual(format!("must be true or false: write `{field}` by hand"));
         }
         flag
     }

@@ -122,6 +122,7 @@ impl Common {
             "content_policy_fallbacks" => rules.refusal.read(spot, made),
             "drop_params" => {
                 if let Some(drops) = spot.read_flag("on_loss") {
+                    spot.report_exact();
                     rules.on_loss = (!drops).then_some("refuse");
                 }
             }

@@ -232,6 +232,33 @@ fn an_unreadable_drop_params_leaves_the_other() {
 }
 
 #[test]
+fn of_different_defaults_the_first_counts() {
+    const OTHER: &str = "another entry of this model has another value, which counts";
+    for (field, first, second, written) in [
+        ("drop_params", "false", "true", "on_loss: refuse"),
+        ("drop_params", "true", "false", "on_loss: drop"),
+        ("max_tokens", "5", "6", "defaults: { max_tokens: 5 }"),
+    ] {
+        let target = |account: &str, value: &str| {
+            format!("model: openai/gpt-4o, api_key: os.environ/{account}, {field}: {value}")
+        };
+        let targets = [target("A", first), target("B", second), target("C", first)];
+        let imported = import_targets(&targets.each_ref().map(String::as_str));
+        let catalog = catalog_of(&imported);
+        assert!(catalog.contains(written), "{field}: {catalog}");
+        let grades = [0, 1, 2].map(|index| {
+            findings_at(
+                &imported,
+                &format!("model_list[{index}].litellm_params.{field}"),
+            )
+        });
+        let exact = vec![(Grade::Exact, String::new())];
+        let other = vec![(Grade::Approximate, OTHER.to_owned())];
+        assert_eq!(grades, [exact.clone(), other, exact], "{field}: {first}");
+    }
+}
+
+#[test]
 fn fields_of_an_entry_without_a_name_are_reported() {
     for entry in [
         "litellm_params: { model: openai/x }, model_info: { mode: chat, id: a }",
