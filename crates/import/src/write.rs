@@ -48,7 +48,7 @@ pub(super) struct EntryOut {
     /// Its name.
     pub(super) name: String,
     /// The places that it was made from; of many, the first.
-    pub(super) from: String,
+    pub(super) source_place: String,
     pub(super) fields: Fields,
     /// The section below it, such as `keys`.
     pub(super) below: Option<Section<Vec<EntryOut>>>,
@@ -121,7 +121,7 @@ impl Writer<'_> {
     }
 
     fn entry(&mut self, indent: usize, path: &str, entry: &EntryOut) {
-        self.comment(indent, &entry.from);
+        self.comment(indent, &entry.source_place);
         for finding in self.comments.get(path).cloned().unwrap_or_default() {
             self.comment(indent, &finding_comment(finding));
         }

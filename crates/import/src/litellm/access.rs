@@ -6,7 +6,7 @@ use std::sync::Arc;
 use dialects::neutral::ModelKind;
 
 use super::bound::Bounds;
-use super::models::{GroupDraft, Made};
+use super::models::{CatalogDraft, ModelDraft};
 use super::node::Spot;
 use crate::Bound;
 use crate::notes::Grade;
@@ -40,7 +40,7 @@ impl Usable {
 
 /// The facts about models.
 pub(super) struct Known<'k, 'a> {
-    made: &'k Made<'a>,
+    draft: &'k CatalogDraft<'a>,
     catalog: Option<&'k Catalog>,
     /// The id of each model, by its id and by its aliases.
     ids: HashMap<&'k str, &'k str>,
@@ -51,23 +51,26 @@ pub(super) struct Known<'k, 'a> {
 }
 
 impl<'k, 'a> Known<'k, 'a> {
-    pub(super) fn new(made: &'k Made<'a>, catalog: Option<&'k Catalog>) -> Self {
+    pub(super) fn new(draft: &'k CatalogDraft<'a>, catalog: Option<&'k Catalog>) -> Self {
         let mut known = Self {
-            made,
+            draft,
             catalog,
             ids: HashMap::new(),
             by_budget: HashMap::new(),
             access: HashMap::new(),
         };
-        for group in &made.groups {
-            for alias in &group.aliases {
-                known.ids.insert(alias, &group.name);
+        for model in &draft.models {
+            for alias in &model.aliases {
+                known.ids.insert(alias, &model.name);
             }
-            known.add_access(group);
+            known.add_access(model);
         }
-        known
-            .ids
-            .extend(made.groups.iter().map(|group| (&*group.name, &*group.name)));
+        known.ids.extend(
+            draft
+                .models
+                .iter()
+                .map(|model| (&*model.name, &*model.name)),
+        );
         let names = known.ids.keys().copied();
         for name in names.filter(|name| !name.contains('*')) {
             for budget in budget_names(name) {
@@ -77,13 +80,13 @@ impl<'k, 'a> Known<'k, 'a> {
         known
     }
 
-    fn add_access(&mut self, group: &'k GroupDraft<'a>) {
-        let targets = &group.targets;
+    fn add_access(&mut self, model: &'k ModelDraft<'a>) {
+        let targets = &model.targets;
         let named: BTreeSet<&String> = targets.iter().flat_map(|target| &target.access).collect();
         for access in named {
             let has_all = targets.iter().all(|target| target.access.contains(access));
             let [whole, partial] = self.access.entry(access).or_default();
-            if has_all { whole } else { partial }.push(&group.name);
+            if has_all { whole } else { partial }.push(&model.name);
         }
     }
 
@@ -93,7 +96,7 @@ impl<'k, 'a> Known<'k, 'a> {
     }
 
     fn names(&self) -> impl Iterator<Item = &'k str> + use<'k, 'a> {
-        self.made.groups.iter().map(|group| &*group.name)
+        self.draft.models.iter().map(|model| &*model.name)
     }
 
     fn patterns(&self) -> impl Iterator<Item = &'k str> + use<'k, 'a> {
@@ -101,14 +104,14 @@ impl<'k, 'a> Known<'k, 'a> {
     }
 
     /// Returns the models that bound each key which may use them, of those that this key may use.
-    pub(super) fn binding(&self, usable: &Usable) -> Vec<&'k GroupDraft<'a>> {
-        let groups = self
-            .made
-            .groups
+    pub(super) fn binding(&self, usable: &Usable) -> Vec<&'k ModelDraft<'a>> {
+        let models = self
+            .draft
+            .models
             .iter()
-            .filter(|group| !group.key_limits.is_empty());
-        groups
-            .filter(|group| usable.may_have(&group.name))
+            .filter(|model| !model.key_limits.is_empty());
+        models
+            .filter(|model| usable.may_have(&model.name))
             .collect()
     }
 
@@ -175,10 +178,10 @@ impl<'k, 'a> Known<'k, 'a> {
 
     /// Returns whether a key may use a model that may be of this kind.
     pub(super) fn may_use(&self, kind: ModelKind, usable: &Usable) -> bool {
-        let groups = self.made.groups.iter();
-        groups
-            .filter(|group| may_be_of_kind(group, kind))
-            .any(|group| usable.may_have(&group.name))
+        let models = self.draft.models.iter();
+        models
+            .filter(|model| may_be_of_kind(model, kind))
+            .any(|model| usable.may_have(&model.name))
     }
 
     /// Reads the list of models of a row.
@@ -196,7 +199,7 @@ impl<'k, 'a> Known<'k, 'a> {
             "matches the ids of models only; in LiteLLM also models of the provider that it names";
         const OF_PATTERN: &str = "is a model of a pattern: it is there if the provider lists it";
         const UNKNOWN: &str = "the key may not use it";
-        let missing = &self.made.missing;
+        let missing = &self.draft.missing;
         // An empty list means all models. An empty text is no list.
         let is_unset = |spot: &Spot<'_>| spot.is_empty() && spot.text() != Some("");
         let spot = row.get("models").filter(|spot| !is_unset(spot))?;
@@ -270,10 +273,10 @@ fn lacks_price(model: &Model) -> bool {
     targets.any(|target| target.account.enabled && target.price.is_none())
 }
 
-fn may_be_of_kind(group: &GroupDraft<'_>, kind: ModelKind) -> bool {
-    let mut targets = group.targets.iter();
+fn may_be_of_kind(model: &ModelDraft<'_>, kind: ModelKind) -> bool {
+    let mut targets = model.targets.iter();
     targets.any(|target| {
-        let known = group.kind.or_else(|| ModelKind::of_name(&target.model));
+        let known = model.kind.or_else(|| ModelKind::of_name(&target.model));
         known.is_none_or(|known| known == kind)
     })
 }

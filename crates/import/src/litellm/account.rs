@@ -21,13 +21,13 @@ use portcullis::conf::yaml::edit::NewValue;
 #[derive(Default)]
 pub(super) struct Draft {
     /// The name that it should have.
-    pub(super) wish: String,
+    pub(super) wanted_name: String,
     /// Its fields. A text that begins with [`SECRET_FILE`] becomes the name of a file.
     pub(super) fields: Fields,
     /// The literal secrets, which tell accounts apart and are written nowhere.
     pub(super) literals: Vec<String>,
     /// True if no other entry may share the account.
-    pub(super) is_own: bool,
+    pub(super) is_unshared: bool,
 }
 
 /// The beginning of a text that stands for a file with a secret; the rest is the end of its name.
@@ -123,7 +123,7 @@ impl<'a> Drafting<'_, 'a> {
             && let Some(limit) = spot.read_whole(1..=1_000_000, "concurrency")
         {
             self.set("concurrency", limit);
-            self.draft.is_own = true;
+            self.draft.is_unshared = true;
             spot.report_approximate(CONCURRENCY);
         }
         Ok(self.draft)
@@ -189,7 +189,7 @@ impl<'a> Drafting<'_, 'a> {
             Ours::Dialect(dialect) => ("dialect", dialect, None),
             Ours::Server(quirks) => ("dialect", "openai", quirks),
         };
-        self.draft.wish = match (ours, base.map(host_label)) {
+        self.draft.wanted_name = match (ours, base.map(host_label)) {
             (Ours::Dialect(dialect), Some(label)) => format!("{dialect}-{label}"),
             (Ours::Preset("openai") | Ours::Server(_), Some(label)) => label,
             (_, _) => word.to_owned(),

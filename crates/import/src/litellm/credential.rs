@@ -123,8 +123,8 @@ impl Drafting<'_, '_> {
         const BEARER: &str = "AWS_BEARER_TOKEN_BEDROCK";
         const NO_KEYS: &str = "no keys of AWS are written: those of the environment, never profiles and roles of the machine";
         let region = self.read_word(&REGION)?;
-        if self.draft.wish == "bedrock" {
-            self.draft.wish = format!("bedrock-{region}");
+        if self.draft.wanted_name == "bedrock" {
+            self.draft.wanted_name = format!("bedrock-{region}");
         }
         self.set("region", region);
         if self.write_own_key() {
@@ -165,8 +165,8 @@ impl Drafting<'_, '_> {
         let project = self.read_word(&PROJECT)?;
         self.set("project", project);
         let location = self.read_word(&LOCATION)?;
-        if self.draft.wish == "vertex" {
-            self.draft.wish = format!("vertex-{location}");
+        if self.draft.wanted_name == "vertex" {
+            self.draft.wanted_name = format!("vertex-{location}");
         }
         self.set("location", location);
         let written = self.take_first(&["vertex_credentials", "vertex_ai_credentials"]);

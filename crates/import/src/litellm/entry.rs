@@ -1,8 +1,8 @@
 //! An entry of `model_list`. Each field is taken once; what is left at the end has no counterpart.
 //!
-//! Some of its fields limit the keys of its model ([`Terms`]). In LiteLLM most of it counts for the
-//! name of the entry, also where no request reaches the entry: so it is kept if the entry is left
-//! out.
+//! Some of its fields limit the keys of its model ([`KeyFields`]). In LiteLLM most of it counts for
+//! the name of the entry, also where no request reaches the entry: so it is kept if the entry is
+//! left out.
 
 use std::collections::BTreeMap;
 
@@ -153,7 +153,7 @@ pub(super) struct KeyLimits {
 }
 
 /// The fields of an entry that are about keys.
-pub(super) struct Terms<'a> {
+pub(super) struct KeyFields<'a> {
     pub(super) name: &'a str,
     /// The name by which a team calls the entry.
     of_team: Option<&'a str>,
@@ -164,7 +164,7 @@ pub(super) struct Terms<'a> {
     pub(super) is_reserved: bool,
 }
 
-impl<'a> Terms<'a> {
+impl<'a> KeyFields<'a> {
     /// Takes the fields out of an entry.
     pub(super) fn take(entry: &mut Entry<'a>, is_reserved: bool) -> Self {
         const PARAMS: [&str; 5] = [

@@ -6,7 +6,7 @@ use std::collections::{BTreeSet, HashMap};
 
 use super::access::{Allowed, Known, Usable};
 use super::limits::Limits;
-use super::names::{Taken, entry_name};
+use super::names::{UsedNames, entry_name};
 use super::node::Spot;
 use super::rows::{RowId, Rows, read_hash};
 use super::rules::{Section, Whose};
@@ -32,7 +32,7 @@ struct CallerDraft<'k> {
     keys: Vec<EntryOut>,
     /// The money that its keys have spent, each with the time for which it counts.
     spent: Vec<(u64, Usd)>,
-    taken: Taken,
+    used_names: UsedNames,
     /// True if a key of it may use a model without a price.
     has_unpriced: bool,
 }
@@ -62,7 +62,7 @@ struct Importer<'k, 'a> {
     callers: HashMap<Option<RowId<'k>>, CallerDraft<'k>>,
     /// The teams and users of the callers, in the order in which they are met.
     owners: Vec<Option<RowId<'k>>>,
-    taken: Taken,
+    used_names: UsedNames,
 }
 
 /// Writes the file of the keys.
@@ -82,7 +82,7 @@ pub(super) fn import_keys(
         inputs,
         callers: HashMap::new(),
         owners: Vec::new(),
-        taken: Taken::default(),
+        used_names: UsedNames::default(),
     };
     for (id, _) in rows.iter() {
         if matches!(id, RowId::Team(_)) {
@@ -139,11 +139,12 @@ impl<'k> Importer<'k, '_> {
         };
         let alias = row.as_ref().and_then(|row| row.get_text(alias));
         let mut names = [alias, Some(id)].into_iter().flatten();
-        let wish = names.find_map(|name| entry_name(name, 50));
+        let wanted_name = names.find_map(|name| entry_name(name, 50));
         let digest = || Digest(sha256_of(id)).to_string();
-        let wish = wish.unwrap_or_else(|| format!("{kind}-{}", first_digits(&digest())));
+        let wanted_name =
+            wanted_name.unwrap_or_else(|| format!("{kind}-{}", first_digits(&digest())));
         let mut caller = CallerDraft {
-            name: self.taken.give(&wish),
+            name: self.used_names.assign(&wanted_name),
             ..CallerDraft::default()
         };
         let bounds = &mut caller.limits.bounds;
@@ -194,8 +195,8 @@ impl<'k> Importer<'k, '_> {
         let alias = row
             .get_text("key_alias")
             .and_then(|alias| entry_name(alias, 50));
-        let wish = alias.unwrap_or_else(|| format!("key-{}", first_digits(&hash)));
-        let name = caller.taken.give(&wish);
+        let wanted_name = alias.unwrap_or_else(|| format!("key-{}", first_digits(&hash)));
+        let name = caller.used_names.assign(&wanted_name);
         let path = format!("callers.{}.keys.{name}", caller.name);
         let of_caller = caller.models.clone();
         findings.set_entry(&*path);
@@ -219,7 +220,7 @@ impl<'k> Importer<'k, '_> {
         }
         let is_off = is_blocked(&row);
         let usable = Usable::new(&of_caller, &models);
-        limits.add_groups(&self.known, &usable);
+        limits.add_model_limits(&self.known, &usable);
         if limits.assign_to_models(&self.known, &usable) {
             row.report_approximate(LEFT_OUT);
         }
@@ -252,7 +253,7 @@ impl<'k> Importer<'k, '_> {
         }
         caller.keys.push(EntryOut {
             name,
-            from: key.row.format_place(),
+            source_place: key.row.format_place(),
             fields,
             ..EntryOut::default()
         });
@@ -388,7 +389,7 @@ impl<'k> Importer<'k, '_> {
             fields.set_some("limits", caller.limits.own.value());
             entries.push(EntryOut {
                 name: caller.name,
-                from: caller
+                source_place: caller
                     .row
                     .as_ref()
                     .map(Spot::format_place)

@@ -173,8 +173,8 @@ impl Limits {
 
     /// Adds the limits of some models for each key that may use them. A key that has limits of
     /// single models of its own has these only, as in LiteLLM.
-    pub(super) fn add_groups(&mut self, known: &Known<'_, '_>, usable: &Usable) {
-        let groups = known.binding(usable);
+    pub(super) fn add_model_limits(&mut self, known: &Known<'_, '_>, usable: &Usable) {
+        let models = known.binding(usable);
         for field in ["requests_per_minute", "tokens_per_minute"] {
             if self
                 .models
@@ -183,15 +183,15 @@ impl Limits {
             {
                 continue;
             }
-            for group in &groups {
-                if let Some(number) = group.key_limits.limits.get(field) {
-                    self.model(&group.name).tighten(field, number);
+            for model in &models {
+                if let Some(number) = model.key_limits.limits.get(field) {
+                    self.model(&model.name).tighten(field, number);
                 }
             }
         }
-        for bound in groups
+        for bound in models
             .iter()
-            .flat_map(|group| group.key_limits.bounds.iter())
+            .flat_map(|model| model.key_limits.bounds.iter())
         {
             self.bounds.add(bound.clone());
         }

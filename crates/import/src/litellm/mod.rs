@@ -5,8 +5,7 @@ use super::notes::{Finding, Findings, Grade};
 use super::write::{self, EntryOut, write_file, write_rest};
 use super::{Checked, Given, ImportFrom, Imported, Inputs};
 use access::Known;
-use merged_config::MergedConfig;
-use models::Made;
+use models::CatalogDraft;
 use node::Spot;
 use portcullis::base::problem::{Problem, looks_secret};
 use portcullis::catalog::resolve::resolve_catalog;
@@ -70,22 +69,57 @@ impl ImportFrom for LiteLlm {
             .zip(&trees)
             .map(|(file, tree)| Spot::root(&file.name, tree, &findings))
             .collect();
-        let merged = MergedConfig::new(&roots, inputs);
-        let draft = CatalogDraft::new(&merged, &inputs.config.name);
-        let mut imported = Imported::default();
-        let keys = draft.import_keys(&rows, inputs, &mut imported);
+        let world = World::new(&roots, inputs);
+        let mut draft = CatalogDraft::default();
+        for entry in world.list("model_list") {
+            draft.take_entry(entry, &world);
+        }
+        let common = read_settings(&world, &mut draft);
+        draft.add_key_limits();
+        let models = common.rules.finish(&draft);
+        let sections: [write::Section<&[EntryOut]>; 3] = [
+            ("accounts", &draft.accounts),
+            ("models", &models),
+            ("callers", &[]),
+        ];
+        let head = head_comment(&inputs.config.name);
+        let catalog = write_file(&head, &sections, &[]);
+        let mut imported = Imported {
+            files: vec![("catalog.yaml".to_owned(), catalog)],
+            ..Imported::default()
+        };
+        // What the keys may use is known from the catalog itself.
+        let alone = resolve_catalog(&imported.files, &mut assume_secret).ok();
+        if !inputs.keys.is_empty() {
+            let known = Known::new(&draft, alone.as_ref());
+            let text = keys::import_keys(&rows, known, &common, inputs, &mut imported);
+            imported.files.push((KEYS.to_owned(), text));
+        }
         imported.findings = findings.sorted();
-        let catalog = draft.write_with_findings(&imported.findings, &files);
-        imported.files.push((CATALOG.to_owned(), catalog));
-        imported
-            .files
-            .extend(keys.map(|text| (KEYS.to_owned(), text)));
-        let server = draft.common.redis.as_ref().map(write_server);
-        imported.check = check_files(&imported.files, server.as_deref());
-        imported
-            .files
-            .extend(server.map(|text| (SERVER.to_owned(), text)));
-        imported.secrets = draft.made.secrets;
+        let mut text = write_file(&head, &sections, &imported.findings);
+        let is_of_config = |name: &String| files.iter().any(|file| file.name == *name);
+        let rest = imported.findings.iter().filter(|finding| {
+            finding.became.is_empty()
+                && finding.grade != Grade::Exact
+                && is_of_config(&finding.file)
+        });
+        write_rest(&mut text, rest);
+        if let Some((_, catalog)) = imported.files.first_mut() {
+            *catalog = text;
+        }
+        let catalog = resolve_catalog(&imported.files, &mut assume_secret);
+        if let Some(redis) = &common.redis {
+            const SERVER: &str = "server.yaml";
+            let text = format!(
+                "# Several gateways share limits through this store.\nstore:\n  redis: {}\n",
+                redis.flow()
+            );
+            let server = config::parse_server(SERVER, &text, &mut assume_secret);
+            imported.check.add(server.map(|server| server.warnings));
+            imported.files.push((SERVER.to_owned(), text));
+        }
+        imported.check.add(catalog.map(|catalog| catalog.warnings));
+        imported.secrets = draft.secrets;
         imported.secrets.sort();
         imported.secrets.dedup();
         Ok(imported)

@@ -1,13 +1,14 @@
-//! `model_list`: each entry becomes a target of the model that it names.
+//! Reads `model_list`. Each entry becomes a target of the model that it names, and an account that
+//! equal entries share. An entry that cannot be carried is left out as a whole, and what refers to
+//! it is reported.
 
 use std::collections::{BTreeSet, HashMap};
 
 use dialects::neutral::ModelKind;
 
 use super::account::{Draft, Drafting, name_files};
-use super::entry::{Entry, KeyLimits, Terms, model_kind};
-use super::merged_config::MergedConfig;
-use super::names::{Missing, Taken, entry_name};
+use super::entry::{Entry, KeyFields, KeyLimits, model_kind};
+use super::names::{Missing, UsedNames, entry_name};
 use super::node::{Lost, Spot};
 use super::price::{list_price, read_price};
 use super::provider::model_provider;
@@ -18,11 +19,11 @@ use portcullis::catalog::globs::glob_matches;
 use portcullis::catalog::name;
 use portcullis::conf::yaml::edit::NewValue;
 
-/// A model with its targets, before it is known how they share.
-pub(super) struct GroupDraft<'a> {
+/// A model with its targets, before it is known how they share the requests.
+pub(super) struct ModelDraft<'a> {
     /// The public id.
     pub(super) name: String,
-    /// The name in its first entry.
+    /// Where its first entry has the name.
     pub(super) spot: Spot<'a>,
     pub(super) targets: Vec<TargetDraft<'a>>,
     pub(super) aliases: Vec<String>,
@@ -33,7 +34,7 @@ pub(super) struct GroupDraft<'a> {
     pub(super) key_limits: KeyLimits,
 }
 
-impl GroupDraft<'_> {
+impl ModelDraft<'_> {
     /// Returns the path of the model, which findings name.
     pub(super) fn path(&self) -> String {
         format!("models.{}", self.name)
@@ -43,6 +44,7 @@ impl GroupDraft<'_> {
 /// A target, with the fields that decide its share.
 pub(super) struct TargetDraft<'a> {
     pub(super) account: String,
+    /// The account's name for the model.
     pub(super) model: String,
     pub(super) price: Option<NewValue>,
     /// `weight`, `rpm` and `tpm`, in the order in which LiteLLM reads them.
@@ -54,30 +56,36 @@ pub(super) struct TargetDraft<'a> {
 
 /// The accounts and models that are made so far.
 #[derive(Default)]
-pub(super) struct Made<'a> {
+pub(super) struct CatalogDraft<'a> {
     pub(super) accounts: Vec<EntryOut>,
-    pub(super) groups: Vec<GroupDraft<'a>>,
+    pub(super) models: Vec<ModelDraft<'a>>,
+    /// The files and environment variables that the accounts need: `file secrets/a.key`.
     pub(super) secrets: Vec<String>,
     /// True if an entry has tags.
     pub(super) has_tags: bool,
     /// The fields of entries that limit keys.
-    terms: Vec<Terms<'a>>,
+    key_fields: Vec<KeyFields<'a>>,
     /// The names that answer to nothing, since their entries are left out.
     pub(super) missing: Missing,
-    /// The names of the accounts that others may share, by all that separates them.
+    /// The name of each account that entries may share, by its identity: the text of all that tells
+    /// accounts apart.
     shared: HashMap<String, String>,
-    taken: Taken,
+    /// The names of accounts that are used.
+    used_names: UsedNames,
+    /// The index in `models` of each model, by its id.
     by_name: HashMap<String, usize>,
 }
 
-impl<'a> Made<'a> {
-    /// Takes one entry of `model_list`.
-    pub(super) fn take_entry(&mut self, spot: &Spot<'a>, config: &MergedConfig<'a>) {
+impl<'a> CatalogDraft<'a> {
+    /// Takes one entry of `model_list`. If the entry cannot be carried, the findings about its
+    /// parts are taken back, and each of its places is reported as left out.
+    pub(super) fn take_entry(&mut self, spot: &Spot<'a>, world: &World<'a>) {
         let Some(mut entry) = Entry::read(spot) else {
             return;
         };
         let findings = spot.findings;
-        let begin = findings.len();
+        let findings_before = findings.len();
+        // All places, before fields are taken out of the entry.
         let places = entry.places();
         entry.add_credential(config);
         self.has_tags |= ["tags", "tag_regex"]
@@ -85,96 +93,32 @@ impl<'a> Made<'a> {
             .any(|tag| entry.params.contains_key(tag));
         let is_reserved = entry.reservation(config).is_some();
         // LiteLLM does not even load what is for other environments.
-        let is_loaded = entry.other_environments(config).is_none();
-        let mut terms = is_loaded.then(|| Terms::take(&mut entry, is_reserved));
-        match self.take_target(&mut entry, config) {
+        let is_loaded = entry.other_environments(world).is_none();
+        let mut key_fields = is_loaded.then(|| KeyFields::take(&mut entry, is_reserved));
+        match self.take_target(&mut entry, world) {
             Ok(()) => {
                 entry.report_rest();
-                terms.iter_mut().for_each(|terms| terms.is_made = true);
+                key_fields
+                    .iter_mut()
+                    .for_each(|fields| fields.is_made = true);
             }
-            // Each of its places is reported all the same.
             Err(lost) => {
-                findings.truncate(begin);
-                let groups = entry.info.get("access_groups").map(Spot::texts);
-                let name = entry.name.text().map(str::to_owned);
-                let names = groups.into_iter().flatten().chain(name);
-                self.missing.add(names, lost.unset.as_ref());
-                let terms = terms.iter().flat_map(Terms::paths);
-                let reported: BTreeSet<&str> = terms.chain([&*lost.path]).collect();
-                findings.add(Finding::clone(&lost));
-                for spot in places.iter().filter(|spot| !reported.contains(&*spot.path)) {
-                    spot.report_unsupported(LEFT_OUT);
-                }
+                // What was found about its parts does not count any more.
+                findings.truncate(findings_before);
+                self.leave_out(&lost, &entry, &places, key_fields.as_ref());
             }
         }
         findings.set_entry("");
-        self.terms.extend(terms);
-    }
-
-    /// Puts the fields of entries that limit keys at the models that answer to their names. All
-    /// models and aliases must be known.
-    pub(super) fn settle(&mut self) {
-        for terms in std::mem::take(&mut self.terms) {
-            for index in self.reached(terms.name) {
-                if let Some(group) = self.groups.get_mut(index) {
-                    terms.reserve(&group.name, &mut group.key_limits);
-                }
-            }
-            for (field, spot, names) in terms.fields() {
-                let names = names.into_iter();
-                let reached: BTreeSet<usize> = names.flat_map(|name| self.reached(name)).collect();
-                if reached.is_empty() {
-                    spot.report_unsupported(LEFT_OUT);
-                }
-                for index in reached {
-                    if let Some(group) = self.groups.get_mut(index) {
-                        spot.findings.set_entry(group.path());
-                        terms.add(field, spot, &mut group.key_limits);
-                        spot.findings.set_entry("");
-                    }
-                }
-            }
-        }
-    }
-
-    /// Returns the models that answer to a name: one of this name or alias, else patterns.
-    fn reached(&self, name: &str) -> Vec<usize> {
-        let has_alias = |group: &GroupDraft<'_>| group.aliases.iter().any(|alias| alias == name);
-        let one = self.by_name.get(name).copied();
-        if let Some(index) = one.or_else(|| self.groups.iter().position(has_alias)) {
-            return vec![index];
-        }
-        let all = self.groups.iter().enumerate();
-        let patterns = all.filter(|(_, group)| glob_matches(&group.name, name));
-        patterns.map(|(index, _)| index).collect()
+        self.key_fields.extend(key_fields);
     }
 
     /// Makes the target of an entry, with its account and its model.
-    fn take_target(
-        &mut self,
-        entry: &mut Entry<'a>,
-        config: &MergedConfig<'a>,
-    ) -> Result<(), Lost> {
+    fn take_target(&mut self, entry: &mut Entry<'a>, world: &World<'a>) -> Result<(), Lost> {
+        let kind = check_entry(entry, world)?;
         let name = entry.name.clone();
         let findings = name.findings;
         let id = name.text().unwrap_or_default();
-        if let Err(why) = check_id(id) {
-            let why = format!("cannot be an id here ({why})");
-            return Err(name.lost(Grade::Manual, why));
-        }
-        if config.is_hidden(id) {
-            let why = "LiteLLM takes the alias of this name (`model_group_alias`)";
-            return Err(name.lost(Grade::Unsupported, why));
-        }
-        if let Some(lost) = entry.reservation(config) {
-            return Err(lost);
-        }
-        let mode = entry.info.remove("mode");
-        let kind = mode.as_ref().and_then(Spot::text).and_then(model_kind);
-        if let (Some(mode), None) = (&mode, kind) {
-            let why = "Portcullis has no endpoint of this kind";
-            return Err(mode.lost(Grade::Unsupported, why));
-        }
+        // The findings about the account, which are moved to it when it has its name.
         let begin = findings.len();
         let (draft, model) = draft_account(entry, config)?;
         let end = findings.len();
@@ -187,7 +131,9 @@ impl<'a> Made<'a> {
         let account = self.add_account(draft, &name);
         findings.move_to(&format!("accounts.{account}"), begin..end);
         name.report_exact();
-        mode.iter().for_each(Spot::report_exact);
+        if let Some(mode) = entry.info.remove("mode") {
+            mode.report_exact();
+        }
         let target = TargetDraft {
             account,
             model,
@@ -196,23 +142,27 @@ impl<'a> Made<'a> {
             order: entry.take("order"),
             access: take_access_groups(entry),
         };
-        if let Some(group) = self.group(id, &name) {
-            group.kind = group.kind.or(kind);
-            group.read_defaults(entry);
-            group.add_target(target, &entry.spot);
+        if let Some(model) = self.model_or_new(id, &name) {
+            model.kind = model.kind.or(kind);
+            model.read_defaults(entry);
+            model.add_target(target, &entry.spot);
         }
         Ok(())
     }
 
     /// Adds an account, unless there is an equal one. Returns its name.
     fn add_account(&mut self, mut draft: Draft, entry: &Spot<'_>) -> String {
-        let identity = format!("{} {:?} {:?}", draft.wish, draft.fields, draft.literals);
-        if let Some(name) = self.shared.get(&identity).filter(|_| !draft.is_own) {
+        let identity = format!(
+            "{} {:?} {:?}",
+            draft.wanted_name, draft.fields, draft.literals
+        );
+        if let Some(name) = self.shared.get(&identity).filter(|_| !draft.is_unshared) {
             return name.clone();
         }
-        let wish = entry_name(&draft.wish, 50).unwrap_or_else(|| "account".to_owned());
-        let name = self.taken.give(&wish);
-        if !draft.is_own {
+        let wanted_name = entry_name(&draft.wanted_name, 50);
+        let wanted_name = wanted_name.unwrap_or_else(|| "account".to_owned());
+        let name = self.used_names.assign(&wanted_name);
+        if !draft.is_unshared {
             self.shared.insert(identity, name.clone());
         }
         for (_, value) in &mut draft.fields.0 {
@@ -220,17 +170,18 @@ impl<'a> Made<'a> {
         }
         self.accounts.push(EntryOut {
             name: name.clone(),
-            from: format_entry_place(entry),
+            source_place: format_entry_place(entry),
             fields: draft.fields,
             below: None,
         });
         name
     }
 
-    fn group(&mut self, id: &str, spot: &Spot<'a>) -> Option<&mut GroupDraft<'a>> {
-        if !self.has(id) {
-            self.by_name.insert(id.to_owned(), self.groups.len());
-            self.groups.push(GroupDraft {
+    /// Returns the model of this id, which is made if it is new. `spot` is where the id is written.
+    fn model_or_new(&mut self, id: &str, spot: &Spot<'a>) -> Option<&mut ModelDraft<'a>> {
+        if !self.has_model(id) {
+            self.by_name.insert(id.to_owned(), self.models.len());
+            self.models.push(ModelDraft {
                 name: id.to_owned(),
                 spot: spot.clone(),
                 targets: Vec::new(),
@@ -241,25 +192,88 @@ impl<'a> Made<'a> {
                 key_limits: KeyLimits::default(),
             });
         }
-        self.find_mut(id)
+        self.find_model_mut(id)
+    }
+
+    /// Reports why an entry is left out, and each of its places. Notes that its names answer to
+    /// nothing.
+    fn leave_out(
+        &mut self,
+        lost: &Finding,
+        entry: &Entry<'a>,
+        places: &[Spot<'a>],
+        key_fields: Option<&KeyFields<'a>>,
+    ) {
+        let groups = entry.info.get("access_groups").map(Spot::texts);
+        let name = entry.name.text().map(str::to_owned);
+        let names = groups.into_iter().flatten().chain(name);
+        self.missing.add(names, lost.unset.as_ref());
+        entry.spot.findings.add(lost.clone());
+        // The fields that limit keys are reported when all models are known.
+        let reported_later = key_fields.into_iter().flat_map(KeyFields::paths);
+        let reported: BTreeSet<&str> = reported_later.chain([&*lost.path]).collect();
+        for spot in places.iter().filter(|spot| !reported.contains(&*spot.path)) {
+            spot.report_unsupported(LEFT_OUT);
+        }
+    }
+
+    /// Gives the fields that limit keys to the models that answer to the names of their entries.
+    /// Called once, when all models and aliases are known.
+    pub(super) fn add_key_limits(&mut self) {
+        for key_fields in std::mem::take(&mut self.key_fields) {
+            for index in self.models_answering(key_fields.name) {
+                if let Some(model) = self.models.get_mut(index) {
+                    key_fields.reserve(&model.name, &mut model.key_limits);
+                }
+            }
+            for (field, spot, names) in key_fields.fields() {
+                let names = names.into_iter();
+                let answering: BTreeSet<usize> =
+                    names.flat_map(|name| self.models_answering(name)).collect();
+                if answering.is_empty() {
+                    spot.report_unsupported(LEFT_OUT);
+                }
+                for index in answering {
+                    if let Some(model) = self.models.get_mut(index) {
+                        spot.findings.set_entry(model.path());
+                        key_fields.add(field, spot, &mut model.key_limits);
+                        spot.findings.set_entry("");
+                    }
+                }
+            }
+        }
+    }
+
+    /// Returns the indexes of the models that answer to a name: the one with this name or alias, or
+    /// else all patterns that match.
+    fn models_answering(&self, name: &str) -> Vec<usize> {
+        let has_alias = |model: &ModelDraft<'_>| model.aliases.iter().any(|alias| alias == name);
+        let by_name = self.by_name.get(name).copied();
+        if let Some(index) = by_name.or_else(|| self.models.iter().position(has_alias)) {
+            return vec![index];
+        }
+        let models = self.models.iter().enumerate();
+        let patterns = models.filter(|(_, model)| glob_matches(&model.name, name));
+        patterns.map(|(index, _)| index).collect()
     }
 
     /// Returns whether a model of this id was made.
-    pub(super) fn has(&self, id: &str) -> bool {
+    pub(super) fn has_model(&self, id: &str) -> bool {
         self.by_name.contains_key(id)
     }
 
     /// Returns the model of this id.
-    pub(super) fn find(&self, id: &str) -> Option<&GroupDraft<'a>> {
-        self.groups.get(*self.by_name.get(id)?)
+    pub(super) fn find_model(&self, id: &str) -> Option<&ModelDraft<'a>> {
+        self.models.get(*self.by_name.get(id)?)
     }
 
-    pub(super) fn find_mut(&mut self, id: &str) -> Option<&mut GroupDraft<'a>> {
-        self.groups.get_mut(*self.by_name.get(id)?)
+    /// Returns the model of this id, to be changed.
+    pub(super) fn find_model_mut(&mut self, id: &str) -> Option<&mut ModelDraft<'a>> {
+        self.models.get_mut(*self.by_name.get(id)?)
     }
 }
 
-impl<'a> GroupDraft<'a> {
+impl<'a> ModelDraft<'a> {
     fn read_defaults(&mut self, entry: &mut Entry<'a>) {
         if let Some(spot) = entry.params.remove("max_tokens")
             && let Some(limit) = spot.read_whole(1..=u64::from(u32::MAX), "defaults.max_tokens")
@@ -274,11 +288,12 @@ impl<'a> GroupDraft<'a> {
         }
     }
 
+    /// Adds a target. If there is one with the same account and model, the two become one.
     fn add_target(&mut self, target: TargetDraft<'a>, entry: &Spot<'_>) {
         let mut targets = self.targets.iter_mut();
-        let equal =
-            targets.find(|known| known.account == target.account && known.model == target.model);
-        let Some(known) = equal else {
+        let existing =
+            targets.find(|other| other.account == target.account && other.model == target.model);
+        let Some(existing) = existing else {
             self.targets.push(target);
             return;
         };
@@ -288,8 +303,34 @@ impl<'a> GroupDraft<'a> {
         for spot in target.shares.iter().flatten().chain(&target.order) {
             spot.report_approximate(LEFT_OUT);
         }
-        known.access.extend(target.access);
+        existing.access.extend(target.access);
     }
+}
+
+/// Checks all of an entry but its account, and returns the kind of its model, if it names one.
+fn check_entry(entry: &Entry<'_>, world: &World<'_>) -> Result<Option<ModelKind>, Lost> {
+    let name = &entry.name;
+    let id = name.text().unwrap_or_default();
+    if let Err(why) = check_id(id) {
+        let why = format!("cannot be an id here ({why})");
+        return Err(name.lost(Grade::Manual, why));
+    }
+    if world.is_hidden(id) {
+        let why = "LiteLLM takes the alias of this name (`model_group_alias`)";
+        return Err(name.lost(Grade::Unsupported, why));
+    }
+    if let Some(lost) = entry.reservation(world) {
+        return Err(lost);
+    }
+    let Some(mode) = entry.info.get("mode") else {
+        return Ok(None);
+    };
+    let kind = mode.text().and_then(model_kind);
+    if kind.is_none() {
+        let why = "Portcullis has no endpoint of this kind";
+        return Err(mode.lost(Grade::Unsupported, why));
+    }
+    Ok(kind)
 }
 
 /// Sets a default of a model, unless an entry before has set it. Reports whether this value counts.
@@ -315,16 +356,13 @@ pub(super) fn check_id(id: &str) -> Result<(), &'static str> {
     name::of_pattern(id).or_else(|_| name::of_model(id))
 }
 
-/// Makes the account of an entry, and finds the account's name for the model.
-fn draft_account<'a>(
-    entry: &mut Entry<'a>,
-    config: &MergedConfig<'a>,
-) -> Result<(Draft, String), Lost> {
+/// Drafts the account of an entry. Returns it with the account's name for the model.
+fn draft_account<'a>(entry: &mut Entry<'a>, world: &World<'a>) -> Result<(Draft, String), Lost> {
     const MAX_LENGTH: usize = 512;
     if let Some(spot) = entry.params.remove("mock_response") {
         spot.report_approximate("the demo account answers, with a text of its own");
         let mut draft = Draft {
-            wish: "demo".to_owned(),
+            wanted_name: "demo".to_owned(),
             ..Draft::default()
         };
         draft.fields.set("dialect", "demo");
@@ -374,14 +412,13 @@ fn take_access_groups(entry: &mut Entry<'_>) -> Vec<String> {
 /// Returns why the model's id and the account's name for it do not go together.
 fn pattern_mismatch(id: &str, model: &str, draft: &Draft) -> Option<&'static str> {
     let dialect = draft.fields.text("dialect");
-    let is_listed = !matches!(dialect, Some("azure" | "vertex" | "bedrock" | "demo"));
+    // Of these dialects Portcullis cannot ask for a list.
+    let lists_models = !matches!(dialect, Some("azure" | "vertex" | "bedrock" | "demo"));
     match (id.contains('*'), model.matches('*').count()) {
         (false, 0) => None,
-        (true, 1) if is_listed => None,
+        (true, 1) if lists_models => None,
         (true, 1) => Some("this provider does not list its models: write each by its name"),
-        (true, _) => {
-            Some("a pattern stands for the same names at the provider, with one `*` in both")
-        }
+        (true, _) => Some("a pattern must have one `*` in `model_name` and one in `model`"),
         (false, _) => Some("`model` is a pattern and the id is none"),
     }
 }

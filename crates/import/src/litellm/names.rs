@@ -29,21 +29,21 @@ pub(super) fn entry_name(text: &str, limit: usize) -> Option<String> {
     (is_name && !looks_secret(made) && !looks_secret(text)).then(|| made.to_owned())
 }
 
-/// The names that are given so far, each with the number that was tried last.
+/// The names that are used so far, each with the number that was tried last.
 #[derive(Default)]
-pub(super) struct Taken(HashMap<String, usize>);
+pub(super) struct UsedNames(HashMap<String, usize>);
 
-impl Taken {
-    /// Gives a name: the one that is wished for, or that with a number after it.
-    pub(super) fn give(&mut self, wish: &str) -> String {
-        let mut name = wish.to_owned();
-        // Each number is tried once for a name, however often the name is wished for.
+impl UsedNames {
+    /// Assigns a name: the wanted one, or that with a number after it.
+    pub(super) fn assign(&mut self, wanted: &str) -> String {
+        let mut name = wanted.to_owned();
+        // Each number is tried once for a name, however often the name is wanted.
         while self.0.contains_key(&name) {
-            let number = self.0.entry(wish.to_owned()).or_insert(1);
+            let number = self.0.entry(wanted.to_owned()).or_insert(1);
             *number += 1;
             let end = format!("-{number}");
             let length = 64_usize.saturating_sub(end.len());
-            name = wish.chars().take(length).chain(end.chars()).collect();
+            name = wanted.chars().take(length).chain(end.chars()).collect();
         }
         self.0.insert(name.clone(), 1);
         name

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use dialects::neutral::ModelKind;
 
-use super::models::{GroupDraft, Made, TargetDraft, format_entry_place};
+use super::models::{CatalogDraft, ModelDraft, TargetDraft, format_entry_place};
 use super::node::Spot;
 use crate::amount::Amount;
 use crate::notes::Grade;
@@ -32,22 +32,23 @@ pub(super) struct Rules {
 
 impl Others {
     /// Reads a list such as `[{gpt-4o: [a, b]}, {"*": [c]}]`.
-    pub(super) fn read(&mut self, spot: &Spot<'_>, made: &Made<'_>) {
+    pub(super) fn read(&mut self, spot: &Spot<'_>, draft: &CatalogDraft<'_>) {
         if !spot.is_list() {
             spot.report_manual("must be a list: write `fallbacks` by hand");
         }
         for (model, list) in spot.items().iter().flat_map(Spot::entries) {
             if model == "*" {
-                self.default.extend(read_names(&list, made, ""));
-            } else if made.has(model) {
+                self.default.extend(read_names(&list, draft, ""));
+            } else if draft.has_model(model) {
                 spot.findings.set_entry(format!("models.{model}"));
-                let names = read_names(&list, made, "");
+                let names = read_names(&list, draft, "");
                 self.lists
                     .entry(model.to_owned())
                     .or_default()
                     .extend(names);
             } else {
-                made.missing
+                draft
+                    .missing
                     .report(&list, model, Grade::Unsupported, "its list is left out");
             }
             spot.findings.set_entry("");
@@ -55,9 +56,9 @@ impl Others {
     }
 
     /// Reads `default_fallbacks`.
-    pub(super) fn read_default(&mut self, spot: &Spot<'_>, made: &Made<'_>) {
+    pub(super) fn read_default(&mut self, spot: &Spot<'_>, draft: &CatalogDraft<'_>) {
         let message = "is written at each model that has no fallbacks of its own";
-        self.default.extend(read_names(spot, made, message));
+        self.default.extend(read_names(spot, draft, message));
     }
 
     /// Returns the list of a model.
@@ -86,12 +87,14 @@ impl Others {
 }
 
 /// Reads the names of a list, without those that are no models here.
-fn read_names(spot: &Spot<'_>, made: &Made<'_>, message: &str) -> Vec<String> {
+fn read_names(spot: &Spot<'_>, draft: &CatalogDraft<'_>, message: &str) -> Vec<String> {
     let mut names = Vec::new();
     for item in spot.items() {
         match item.text() {
-            Some(name) if made.has(name) && !name.contains('*') => names.push(name.to_owned()),
-            Some(name) => made
+            Some(name) if draft.has_model(name) && !name.contains('*') => {
+                names.push(name.to_owned())
+            }
+            Some(name) => draft
                 .missing
                 .report(&item, name, Grade::Unsupported, "it is left out"),
             None => {
@@ -109,56 +112,56 @@ fn read_names(spot: &Spot<'_>, made: &Made<'_>, message: &str) -> Vec<String> {
 
 impl Rules {
     /// Writes all models.
-    pub(super) fn finish(&self, made: &Made<'_>) -> Vec<EntryOut> {
-        let groups = made.groups.iter();
-        groups.map(|group| self.write_model(group, made)).collect()
+    pub(super) fn finish(&self, draft: &CatalogDraft<'_>) -> Vec<EntryOut> {
+        let models = draft.models.iter();
+        models.map(|model| self.write_model(model, draft)).collect()
     }
 
-    fn write_model(&self, group: &GroupDraft<'_>, made: &Made<'_>) -> EntryOut {
-        let findings = group.spot.findings;
-        findings.set_entry(group.path());
+    fn write_model(&self, model: &ModelDraft<'_>, draft: &CatalogDraft<'_>) -> EntryOut {
+        let findings = model.spot.findings;
+        findings.set_entry(model.path());
         let mut fields = Fields::default();
-        fields.set_list("aliases", &group.aliases);
-        self.write_targets(group, &mut fields);
-        fields.set_some("kind", group.kind.map(ModelKind::name));
-        self.write_others(group, made, &mut fields);
-        let defaults = group.max_tokens;
+        fields.set_list("aliases", &model.aliases);
+        self.write_targets(model, &mut fields);
+        fields.set_some("kind", model.kind.map(ModelKind::name));
+        self.write_others(model, draft, &mut fields);
+        let defaults = model.max_tokens;
         let defaults = defaults.map(|limit| NewValue::map([("max_tokens", limit.into())]));
         fields.set_some("defaults", defaults);
-        fields.set_some("on_loss", group.on_loss.or(self.on_loss));
+        fields.set_some("on_loss", model.on_loss.or(self.on_loss));
         findings.set_entry("");
         EntryOut {
-            name: group.name.clone(),
-            from: format_entry_place(&group.spot),
+            name: model.name.clone(),
+            source_place: format_entry_place(&model.spot),
             fields,
             below: None,
         }
     }
 
     /// Writes the models that stand in for a model: others of its kind.
-    fn write_others(&self, group: &GroupDraft<'_>, made: &Made<'_>, fields: &mut Fields) {
+    fn write_others(&self, model: &ModelDraft<'_>, draft: &CatalogDraft<'_>, fields: &mut Fields) {
         const VECTORS: &str = "has no fallbacks here: another model's vectors mean something else";
         const CHAIN: &str = "LiteLLM follows the fallbacks of fallbacks: they are written out here";
-        let kind = kind_or_chat(group);
-        let direct = self.fallbacks.named_for(&group.name);
+        let kind = kind_or_chat(model);
+        let direct = self.fallbacks.named_for(&model.name);
         if kind == ModelKind::Embedding {
             if !direct.is_empty() {
-                group.spot.report_unsupported(VECTORS);
+                model.spot.report_unsupported(VECTORS);
             }
             return;
         }
-        let is_of_kind = |name: &str| made.find(name).map(kind_or_chat) == Some(kind);
-        let fits = |name: &&String| **name != group.name && is_of_kind(name);
-        let chain = self.fallbacks.chain(&group.name);
+        let is_of_kind = |name: &str| draft.find_model(name).map(kind_or_chat) == Some(kind);
+        let fits = |name: &&String| **name != model.name && is_of_kind(name);
+        let chain = self.fallbacks.chain(&model.name);
         let wanted: Vec<String> = chain.iter().filter(fits).cloned().collect();
         if wanted.len() > direct.iter().filter(fits).count() {
-            group.spot.report_approximate(CHAIN);
+            model.spot.report_approximate(CHAIN);
         }
         fields.set_list("fallbacks", &wanted);
         let mut on = Fields::default();
         for (field, others) in [("context", &self.context), ("refusal", &self.refusal)] {
             let mut names = Vec::new();
-            for name in others.named_for(&group.name).iter().filter(fits) {
+            for name in others.named_for(&model.name).iter().filter(fits) {
                 if !names.contains(name) {
                     names.push(name.clone());
                 }
@@ -169,9 +172,9 @@ impl Rules {
     }
 
     /// Writes the targets of a model, with their shares and tiers.
-    fn write_targets(&self, group: &GroupDraft<'_>, fields: &mut Fields) {
+    fn write_targets(&self, model: &ModelDraft<'_>, fields: &mut Fields) {
         const LAST: &str = "a target without a share gets requests only when the others fail";
-        let targets = &group.targets;
+        let targets = &model.targets;
         let is_one = targets.len() == 1;
         let weights = read_weights(targets);
         let orders = read_orders(targets).filter(|_| !is_one);
@@ -184,14 +187,14 @@ impl Rules {
             fields.set("strategy", if has_tiers { "priority" } else { by_weight });
         }
         if has_last {
-            group.spot.report_approximate(LAST);
+            model.spot.report_approximate(LAST);
         }
         let orders = orders.unwrap_or_else(|| vec![0; targets.len()]);
         let mut written = Vec::new();
         for ((target, weight), order) in targets.iter().zip(weights).zip(orders) {
             let mut fields = Fields::default();
             fields.set("account", &*target.account);
-            if target.model != group.name {
+            if target.model != model.name {
                 fields.set("model", &*target.model);
             }
             if !is_one && weight > 1 {
@@ -212,8 +215,8 @@ impl Rules {
     }
 }
 
-fn kind_or_chat(group: &GroupDraft<'_>) -> ModelKind {
-    group.kind.unwrap_or(ModelKind::Chat)
+fn kind_or_chat(model: &ModelDraft<'_>) -> ModelKind {
+    model.kind.unwrap_or(ModelKind::Chat)
 }
 
 /// Reads `order` of the targets, as tiers from 0. Returns `None` if no target has one.

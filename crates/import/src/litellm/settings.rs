@@ -4,8 +4,7 @@ use std::net::IpAddr;
 
 use super::account::{env_reference, name_files, secret_file};
 use super::bound::setting_bound;
-use super::merged_config::{MergedConfig, is_word, variable_name};
-use super::models::Made;
+use super::models::CatalogDraft;
 use super::node::Spot;
 use super::routing::Rules;
 use super::rules::{Section, Whose, report_field};
@@ -33,7 +32,7 @@ pub(super) struct Common {
 }
 
 /// Reads all settings.
-pub(super) fn read_settings(config: &MergedConfig<'_>, made: &mut Made<'_>) -> Common {
+pub(super) fn read_settings(world: &World<'_>, draft: &mut CatalogDraft<'_>) -> Common {
     let mut common = Common::default();
     for (name, section) in [
         ("litellm_settings", Section::LiteLlm),
@@ -47,10 +46,10 @@ pub(super) fn read_settings(config: &MergedConfig<'_>, made: &mut Made<'_>) -> C
             settings.report_manual("must be a map: its settings are left out");
         }
         for (key, spot) in settings.entries() {
-            common.take_setting(section, key, &spot, config, made);
+            common.take_setting(section, key, &spot, world, draft);
         }
         if section == Section::Router {
-            common.redis = read_store(settings, config, made);
+            common.redis = read_store(settings, world, draft);
         }
     }
     for (key, spot) in &config.others {
@@ -109,17 +108,17 @@ impl Common {
         section: Section,
         key: &str,
         spot: &Spot<'_>,
-        config: &MergedConfig<'_>,
-        made: &mut Made<'_>,
+        world: &World<'_>,
+        draft: &mut CatalogDraft<'_>,
     ) {
         const UNUSED_TIME: &str =
             "is not used, as `litellm_settings.request_timeout` goes before it in LiteLLM";
         let rules = &mut self.rules;
         match key {
-            "fallbacks" => rules.fallbacks.read(spot, made),
-            "default_fallbacks" => rules.fallbacks.read_default(spot, made),
-            "context_window_fallbacks" => rules.context.read(spot, made),
-            "content_policy_fallbacks" => rules.refusal.read(spot, made),
+            "fallbacks" => rules.fallbacks.read(spot, draft),
+            "default_fallbacks" => rules.fallbacks.read_default(spot, draft),
+            "context_window_fallbacks" => rules.context.read(spot, draft),
+            "content_policy_fallbacks" => rules.refusal.read(spot, draft),
             "drop_params" => {
                 if let Some(drops) = spot.read_flag("on_loss") {
                     spot.report_exact();
@@ -137,7 +136,7 @@ impl Common {
                 let message = "of each model with several targets";
                 spot.report(grade, format!("is `strategy: {strategy}` {message}"));
             }
-            "model_group_alias" => read_aliases(spot, made),
+            "model_group_alias" => read_aliases(spot, draft),
             "allowed_ips" => self.read_addresses(spot),
             "apply_user_budget_to_team_keys" => {
                 self.is_user_budget_for_teams = spot.flag() != Some(false);
@@ -148,7 +147,7 @@ impl Common {
             }
             "database_url" if config.has_keys => spot.report_manual(REST_OF_DATABASE),
             // What cannot be read may be on.
-            "enable_tag_filtering" if spot.flag() != Some(false) && made.has_tags => {
+            "enable_tag_filtering" if spot.flag() != Some(false) && draft.has_tags => {
                 self.add_bound(spot, Whose::All, Bound::not_carried(&spot.path, "tags"));
             }
             _ => self.take_unread(section, key, spot),
@@ -172,24 +171,25 @@ impl Common {
 }
 
 /// Reads `model_group_alias`.
-fn read_aliases(spot: &Spot<'_>, made: &mut Made<'_>) {
+fn read_aliases(spot: &Spot<'_>, draft: &mut CatalogDraft<'_>) {
     const WRONG: &str = "must be a name of its own for one model: the alias is left out";
     let findings = spot.findings;
     for (alias, value) in spot.entries() {
-        let model = value.get_text("model").or(value.text()).unwrap_or_default();
-        let mut aliases = made.groups.iter().flat_map(|group| &group.aliases);
-        let is_taken = made.has(alias) || aliases.any(|other| other == alias);
-        let Some(group) = made.find_mut(model) else {
-            made.missing
-                .report(&value, model, Grade::Manual, "the alias is left out");
-            made.missing.add_alias(alias, model);
+        let model_name = value.get_text("model").or(value.text()).unwrap_or_default();
+        let mut aliases = draft.models.iter().flat_map(|model| &model.aliases);
+        let is_taken = draft.has_model(alias) || aliases.any(|other| other == alias);
+        let Some(model) = draft.find_model_mut(model_name) else {
+            draft
+                .missing
+                .report(&value, model_name, Grade::Manual, "the alias is left out");
+            draft.missing.add_alias(alias, model_name);
             continue;
         };
         let is_name = name::of_model(alias).is_ok() && !looks_secret(alias);
-        if is_taken || !is_name || group.name.contains('*') {
+        if is_taken || !is_name || model.name.contains('*') {
             value.report_manual(WRONG);
         } else {
-            findings.set_entry(group.path());
+            findings.set_entry(model.path());
             match value.get("hidden").and_then(|hidden| hidden.flag()) {
                 Some(true) => {
                     value.report_manual("is hidden in LiteLLM's list of models; here it is listed");
@@ -197,7 +197,7 @@ fn read_aliases(spot: &Spot<'_>, made: &mut Made<'_>) {
                 Some(false) | None => value.report_exact(),
             }
             findings.set_entry("");
-            group.aliases.push(alias.to_owned());
+            model.aliases.push(alias.to_owned());
         }
     }
 }
@@ -205,8 +205,8 @@ fn read_aliases(spot: &Spot<'_>, made: &mut Made<'_>) {
 /// Reads the router's Redis.
 fn read_store(
     router: &Spot<'_>,
-    config: &MergedConfig<'_>,
-    made: &mut Made<'_>,
+    world: &World<'_>,
+    draft: &mut CatalogDraft<'_>,
 ) -> Option<NewValue> {
     const FIELDS: [&str; 4] = ["redis_host", "redis_password", "redis_port", "redis_url"];
     const FILE: &str = "write the URL with its password into the file secrets/redis-url: redis://:PASSWORD@HOST:PORT/0";
@@ -233,6 +233,6 @@ fn read_store(
     }
     first.findings.set_entry("");
     let mut value = value.unwrap_or_else(|| secret_file("redis-url"));
-    name_files(&mut value, "", &mut made.secrets);
+    name_files(&mut value, "", &mut draft.secrets);
     Some(value)
 }

@@ -250,12 +250,12 @@ fn no_price_is_known_of_a_catalog_with_errors() {
         include: &|_, _| Err("there is none".to_owned()),
         variable: &|_| None,
     };
-    let config = MergedConfig::new(&[Spot::root("config.yaml", &node, &findings)], &inputs);
-    let mut made = Made::default();
-    for entry in config.list("model_list") {
-        made.take_entry(entry, &config);
+    let world = World::new(&[Spot::root("config.yaml", &node, &findings)], &inputs);
+    let mut draft = CatalogDraft::default();
+    for entry in world.list("model_list") {
+        draft.take_entry(entry, &world);
     }
-    let known = access::Known::new(&made, None);
+    let known = access::Known::new(&draft, None);
     assert_eq!(known.unpriced(), BTreeSet::from(["m", "openai/*"]));
     assert_eq!(known.with_fallbacks("m"), ["m", "openai/*"]);
 }
