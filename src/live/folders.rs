@@ -20,7 +20,7 @@ pub(super) enum Event {
     Asked,
     /// Something happened that does not concern a file's content.
     OtherChange,
-    /// Events were lost. The signs that were gathered of files may be out of date.
+    /// Events were lost, so what is known about the writers of the files may be out of date.
     Lost,
     /// A rename put a file here.
     Renamed(PathBuf),
@@ -39,6 +39,8 @@ type Folder = (PathBuf, Option<u64>);
 pub(super) struct Folders {
     sender: Sender<Event>,
     watched: Option<(RecommendedWatcher, Vec<Folder>)>,
+    /// The folders for which no watcher could be made when this was last tried.
+    failed: Option<Vec<Folder>>,
 }
 
 impl Folders {
@@ -47,12 +49,14 @@ impl Folders {
         Self {
             sender,
             watched: None,
+            failed: None,
         }
     }
 
     /// Watches these folders, never the files: a watch on a file goes deaf after the first atomic
     /// rename. A folder that was replaced counts as another one, and is watched anew. Returns
-    /// whether the set of watched folders is new.
+    /// whether the set of watched folders is new. If no watcher can be made, each call tries again,
+    /// and only the first one for these folders logs a warning.
     pub(super) fn watch(&mut self, folders: BTreeSet<PathBuf>) -> bool {
         let wanted: Vec<_> = folders
             .into_iter()
@@ -74,10 +78,13 @@ impl Folders {
         let mut watcher = match watcher {
             Ok(watcher) => watcher,
             Err(why) => {
-                warn_unwatched(&"the catalog's folder", &why);
+                if self.note_failed(wanted) {
+                    warn_unwatched(&"the catalog's folder", &why);
+                }
                 return false;
             }
         };
+        self.failed = None;
         for (folder, _) in wanted.iter().filter(|(_, inode)| inode.is_some()) {
             if let Err(why) = watcher.watch(folder, RecursiveMode::NonRecursive) {
                 warn_unwatched(&folder.display(), &why);
@@ -85,6 +92,13 @@ impl Folders {
         }
         self.watched = Some((watcher, wanted));
         true
+    }
+
+    /// Notes that no watcher could be made for these folders. Returns whether that is new.
+    fn note_failed(&mut self, wanted: Vec<Folder>) -> bool {
+        let is_new = self.failed.as_ref() != Some(&wanted);
+        self.failed = Some(wanted);
+        is_new
     }
 }
 
@@ -128,4 +142,19 @@ fn is_link(path: &Path) -> bool {
 fn folder_inode(folder: &Path) -> Option<u64> {
     use std::os::unix::fs::MetadataExt;
     std::fs::metadata(folder).ok().map(|m| m.ino())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::mpsc::channel;
+
+    #[test]
+    fn a_failure_is_new_once_for_each_set() {
+        let mut folders = Folders::new(channel().0);
+        let set = |inode: u64| vec![(PathBuf::from("/conf"), Some(inode))];
+        assert!(folders.note_failed(set(1)) && !folders.note_failed(set(1)));
+        // The folder was replaced.
+        assert!(folders.note_failed(set(2)) && !folders.note_failed(set(2)));
+    }
 }
