@@ -1,7 +1,8 @@
-//! Resolving `base_url` into a [`Base`], the address of an account.
+//! Resolves `base_url` into a [`Base`], the address of an account.
 //!
-//! Destinations come from here only. A name is checked again once it is resolved: somebody else
-//! decides which address it resolves to.
+//! **Invariant:** an account's server, and the issuer of its tokens, are called only at addresses
+//! that were checked here. A name is checked once more when it is resolved, because its owner
+//! decides what it resolves to.
 
 use std::sync::Arc;
 
@@ -10,45 +11,25 @@ use crate::catalog::Base;
 use crate::conf::secret_ref::placeholder::Placeholder;
 use dialects::address::is_public_host;
 
-/// Reads an address. With `insecure`, `http:` may go anywhere. No message repeats the URL: it may
-/// hold a password.
+/// Reads an address. Without `insecure`, `http:` may only go to private addresses. No message
+/// repeats the URL: it may hold a password.
 pub fn parse_base(url: &str, insecure: bool) -> Result<Base, String> {
-    const RIGHT: &str = "must be a URL such as https://api.example.com/v1";
-    const TEMPLATE: &str = "is a template or a placeholder, which Portcullis does not fill in: write the address itself";
-    match Placeholder::detect(url) {
-        Some(Placeholder::Variable(Some(name)) | Placeholder::Name(name)) => {
-            return Err(format!(
-                "names the environment variable {name}, which Portcullis does not fill in: write the address itself"
-            ));
-        }
-        Some(Placeholder::Variable(None) | Placeholder::Template | Placeholder::Example) => {
-            return Err(TEMPLATE.to_owned());
-        }
-        Some(Placeholder::Quoted) | None => {}
-    }
-    let tls = match url.split_once("://") {
-        Some((scheme, _)) if scheme.eq_ignore_ascii_case("https") => true,
-        Some((scheme, _)) if scheme.eq_ignore_ascii_case("http") => false,
-        _ => {
-            return Err(
-                "must begin with https:// (or http://), such as https://api.example.com/v1"
-                    .to_owned(),
-            );
-        }
-    };
+    const EXPECTED: &str = "must be a URL such as https://api.example.com/v1";
+    check_no_placeholder(url)?;
+    let tls = uses_tls(url)?;
     if url.contains('#') || url.contains('?') {
         return Err("must have no query and no fragment".to_owned());
     }
-    let uri: http::Uri = url.parse().map_err(|_| RIGHT.to_owned())?;
-    let authority = uri.authority().ok_or(RIGHT)?.as_str();
+    let uri: http::Uri = url.parse().map_err(|_| EXPECTED.to_owned())?;
+    let authority = uri.authority().ok_or(EXPECTED)?.as_str();
     if authority.contains('@') {
         return Err(
             "must not hold a user name or a password: write the credential under `key`".to_owned(),
         );
     }
-    let (host, port) = host_and_port(authority).ok_or(RIGHT)?;
-    let standard = if tls { 443 } else { 80 };
-    let port = port_or(standard, port)?;
+    let (host, port) = host_and_port(authority).ok_or(EXPECTED)?;
+    let default_port = if tls { 443 } else { 80 };
+    let port = port_or(default_port, port)?;
     let path = parse_path(uri.path())?;
     let host = Host::read(host)?;
     if host.is_forbidden() {
@@ -59,7 +40,7 @@ pub fn parse_base(url: &str, insecure: bool) -> Result<Base, String> {
                     key and the prompts: use https:, or write `insecure: true` to allow it"
             .to_owned());
     }
-    let authority = if port == standard {
+    let authority = if port == default_port {
         host.to_string()
     } else {
         format!("{host}:{port}")
@@ -73,13 +54,33 @@ pub fn parse_base(url: &str, insecure: bool) -> Result<Base, String> {
     })
 }
 
-/// Returns whether an account at this address is in the operator's own network: its host is not
-/// surely public, or it is reached without TLS.
-pub(super) fn is_near(base: &Base) -> bool {
-    let v6 = base.host.contains(':').then(|| format!("[{}]", base.host));
-    !base.tls || !is_public_host(v6.as_deref().unwrap_or(&base.host))
+/// Checks that a URL is no text that another program should have replaced.
+fn check_no_placeholder(url: &str) -> Result<(), String> {
+    const UNFILLED: &str = "is a template or a placeholder, which Portcullis does not fill in: write the address itself";
+    match Placeholder::detect(url) {
+        Some(Placeholder::Variable(Some(name)) | Placeholder::Name(name)) => Err(format!(
+            "names the environment variable {name}, which Portcullis does not fill in: write the address itself"
+        )),
+        Some(Placeholder::Variable(None) | Placeholder::Template | Placeholder::Example) => {
+            Err(UNFILLED.to_owned())
+        }
+        // A URL in quotes is refused because of its scheme.
+        Some(Placeholder::Quoted) | None => Ok(()),
+    }
 }
 
+/// Returns whether the scheme of a URL is `https:`, and not `http:`.
+fn uses_tls(url: &str) -> Result<bool, String> {
+    match url.split_once("://") {
+        Some((scheme, _)) if scheme.eq_ignore_ascii_case("https") => Ok(true),
+        Some((scheme, _)) if scheme.eq_ignore_ascii_case("http") => Ok(false),
+        _ => Err(
+            "must begin with https:// (or http://), such as https://api.example.com/v1".to_owned(),
+        ),
+    }
+}
+
+/// Checks the path of an address, and returns it without slashes at its end.
 fn parse_path(path: &str) -> Result<Arc<str>, String> {
     let path = path.trim_end_matches('/');
     if path
@@ -96,6 +97,14 @@ fn parse_path(path: &str) -> Result<Arc<str>, String> {
         ));
     }
     Ok(path.into())
+}
+
+/// Returns whether an account at this address is in the operator's own network: its host is not
+/// surely public, or it is reached without TLS.
+pub(super) fn is_near(base: &Base) -> bool {
+    // `is_public_host` takes a host as in a URL: IPv6 in brackets.
+    let bracketed = base.host.contains(':').then(|| format!("[{}]", base.host));
+    !base.tls || !is_public_host(bracketed.as_deref().unwrap_or(&base.host))
 }
 
 #[cfg(test)]
