@@ -52,25 +52,27 @@ impl Desk {
                     503
                 };
                 self.reply(session, record)
-                    .plain(status, "text/plain", Bytes::new())
+                    .write_plain(status, "text/plain", Bytes::new())
                     .await
             }
             Door::Welcome => {
                 self.reply(session, record)
-                    .plain(200, "text/plain; charset=utf-8", WELCOME.into())
+                    .write_plain(200, "text/plain; charset=utf-8", WELCOME.into())
                     .await
             }
             Door::Hello => {
                 self.reply(session, record)
-                    .plain(200, "text/plain", Bytes::new())
+                    .write_plain(200, "text/plain", Bytes::new())
                     .await
             }
-            Door::Preflight { methods } => self.reply(session, record).preflight(methods).await,
+            Door::Preflight { methods } => {
+                self.reply(session, record).write_preflight(methods).await
+            }
             Door::Models => {
                 let (snapshot, key) = self.authenticate(session, record)?;
                 let list = snapshot.lists.list(&snapshot.catalog, &key, record.front);
                 self.reply(session, record)
-                    .plain(200, "application/json", list)
+                    .write_plain(200, "application/json", list)
                     .await
             }
             Door::Model(id) => {
@@ -78,7 +80,7 @@ impl Desk {
                 let one = models::render_one(&snapshot.catalog, &key, &id, record.front);
                 let one = one.ok_or_else(|| planning::unknown_model(&snapshot, &key, &id))?;
                 self.reply(session, record)
-                    .plain(200, "application/json", one)
+                    .write_plain(200, "application/json", one)
                     .await
             }
             Door::Own(question) => {
@@ -89,7 +91,7 @@ impl Desk {
                 let own_answer =
                     Box::pin(self.answer_about_key(session, &snapshot, &key, question)).await?;
                 self.reply(session, record)
-                    .plain(200, "application/json", own_answer)
+                    .write_plain(200, "application/json", own_answer)
                     .await
             }
             Door::Count(front, asked) => {
@@ -99,7 +101,9 @@ impl Desk {
                 // memory.
                 let (answer, notes) =
                     Box::pin(self.count_tokens(session, record, snapshot, &key, asked)).await?;
-                self.reply(session, record).answer(answer, &notes).await
+                self.reply(session, record)
+                    .write_answer(answer, &notes)
+                    .await
             }
             Door::Exchange(front, asked) => {
                 record.front = front;

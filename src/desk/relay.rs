@@ -159,7 +159,8 @@ impl<'x> Relay<'x> {
                     };
                     // The futures of whole answers and of refusals are boxed, since every stream
                     // would hold their memory.
-                    let written = Box::pin(self.reply.answer(answer.body.into(), &notes)).await;
+                    let written =
+                        Box::pin(self.reply.write_answer(answer.body.into(), &notes)).await;
                     return written.map(|()| End::Answered);
                 }
                 Ok(Piece::Events(bytes)) => self.write_events(producer, bytes, Then::More).await?,
@@ -277,7 +278,7 @@ impl<'x> Relay<'x> {
             );
             let kind = kind.map(|kind| kind.as_bytes().to_ascii_lowercase());
             self.is_other = kind.is_some_and(|kind| !kind.starts_with(default_type.as_bytes()));
-            self.reply.stream_head(notes).await?;
+            self.reply.write_stream_head(notes).await?;
             exchange::panic_if_asked(self.reply.session, "relay");
         }
         Ok(())

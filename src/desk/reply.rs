@@ -25,9 +25,10 @@ use tokio::time::Instant;
 /// refusal and not a reset.
 const DRAIN_UNREAD: Duration = Duration::from_secs(1);
 
-/// The bytes that are written to the caller at once.
+/// The most bytes of a body in one write, which has a deadline of its own.
 const SLICE: usize = 64 * 1024;
-/// After running exchanges are cut, a write may go on until none of them has ended for so long.
+/// Once a drain cuts the running exchanges, a write may go on while other exchanges still end. If
+/// none has ended for this time, it is given up.
 const LAST_WRITE: Duration = Duration::from_secs(2);
 
 /// The room for the headers of an answer, Pingora's two included.
@@ -51,7 +52,8 @@ pub struct Notes {
     pub dropped: Option<String>,
     /// True if the tokens are an estimate.
     pub estimated: bool,
-    /// The type of an answer that passes as it comes.
+    /// The content type of a stream that passes unchanged from the upstream. Without it, the stream
+    /// has the front door's own.
     pub content_type: Option<HeaderValue>,
 }
 
@@ -68,22 +70,29 @@ pub struct Reply<'x> {
 }
 
 impl Reply<'_> {
-    /// Writes a whole answer in JSON.
-    pub async fn answer(&mut self, body: Bytes, notes: &Notes) -> Result<(), ()> {
+    /// Writes the whole JSON answer of an exchange or a count, with the notes about how it was
+    /// made.
+    pub async fn write_answer(&mut self, body: Bytes, notes: &Notes) -> Result<(), ()> {
         let mut head = self.head(200)?;
         notes.add_to(&mut head.headers)?;
         self.record.facts.times.first_byte = Some(self.record.began.elapsed());
         self.write_whole(head, "application/json", body).await
     }
 
-    /// Writes any other whole answer.
-    pub async fn plain(&mut self, status: u16, kind: &'static str, body: Bytes) -> Result<(), ()> {
+    /// Writes a whole answer of our own: a list, the answer to a probe, the welcome.
+    pub async fn write_plain(
+        &mut self,
+        status: u16,
+        content_type: &'static str,
+        body: Bytes,
+    ) -> Result<(), ()> {
         let head = self.head(status)?;
-        self.write_whole(head, kind, body).await
+        self.write_whole(head, content_type, body).await
     }
 
-    /// Writes the answer to a preflight. The rest of CORS is in every head.
-    pub async fn preflight(&mut self, methods: &'static str) -> Result<(), ()> {
+    /// Writes the answer to a preflight. The other headers of CORS are added to every head, by
+    /// `add_cors`.
+    pub async fn write_preflight(&mut self, methods: &'static str) -> Result<(), ()> {
         let mut head = self.head(204)?;
         insert_header(&mut head.headers, "access-control-allow-methods", methods)?;
         // A page of an allowed origin may send any header: SDKs for browsers have headers of their
@@ -101,7 +110,7 @@ impl Reply<'_> {
             wanted.unwrap_or(default_headers),
         )?;
         insert_header(&mut head.headers, "access-control-max-age", "600")?;
-        self.cors(&mut head.headers)?;
+        self.add_cors(&mut head.headers)?;
         self.write_head(head).await?;
         self.record.end(Outcome::Ok);
         Ok(())
@@ -123,7 +132,8 @@ impl Reply<'_> {
             connection::end_after_answer(self.session);
         }
         if !self.session.as_downstream_mut().is_body_done() {
-            // Otherwise Pingora would close at once, and the reset would overtake the answer.
+            // The caller is still sending. Pingora would close at once, and the reset would reach
+            // the caller before the answer. So the rest is read for a moment.
             self.session
                 .set_close_on_response_before_downstream_finish(false);
             self.session.set_total_drain_timeout(Some(DRAIN_UNREAD));
@@ -139,15 +149,15 @@ impl Reply<'_> {
     }
 
     /// Writes the head of a stream.
-    pub async fn stream_head(&mut self, notes: &Notes) -> Result<(), ()> {
+    pub async fn write_stream_head(&mut self, notes: &Notes) -> Result<(), ()> {
         let mut head = self.head(200)?;
         let default_type = || HeaderValue::from_static(self.record.front.stream_frame.content_type);
-        let kind = notes.content_type.clone().unwrap_or_else(default_type);
-        head.headers.insert(header::CONTENT_TYPE, kind);
+        let content_type = notes.content_type.clone().unwrap_or_else(default_type);
+        head.headers.insert(header::CONTENT_TYPE, content_type);
         insert_header(&mut head.headers, "cache-control", "no-cache, no-transform")?;
         insert_header(&mut head.headers, "x-accel-buffering", "no")?;
         notes.add_to(&mut head.headers)?;
-        self.cors(&mut head.headers)?;
+        self.add_cors(&mut head.headers)?;
         match self.session.req_header().version {
             Version::HTTP_11 => insert_header(&mut head.headers, "transfer-encoding", "chunked")?,
             // HTTP/1.0 has no chunks: the end of the connection is the end of the answer.
@@ -179,25 +189,25 @@ impl Reply<'_> {
     async fn write_whole(
         &mut self,
         mut head: Parts,
-        kind: &'static str,
+        content_type: &'static str,
         body: Bytes,
     ) -> Result<(), ()> {
         head.headers
-            .insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
+            .insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
         head.headers
             .insert(header::CONTENT_LENGTH, body.len().into());
-        self.cors(&mut head.headers)?;
+        self.add_cors(&mut head.headers)?;
         self.write_head(head).await?;
         if self.session.req_header().method != Method::HEAD {
             self.write(body, true).await?;
         }
-        // A refusal has noted its outcome before.
+        // The first outcome counts: if this is a refusal, its outcome was noted before, and stays.
         self.record.end(Outcome::Ok);
         Ok(())
     }
 
-    /// Begins a head. Pingora's own type, which it becomes when it is written, would read each name
-    /// from its bytes.
+    /// Begins a head with the headers that all answers have. It is a head of the crate `http`,
+    /// since Pingora's own type parses each header's name again.
     fn head(&mut self, status: u16) -> Result<Parts, ()> {
         self.record.facts.answer.status = status;
         let (mut head, ()) = Response::new(()).into_parts();
@@ -227,7 +237,8 @@ impl Reply<'_> {
         guard_write(self.settings.timeouts.client_write, self.drain, write).await
     }
 
-    fn cors(&self, head: &mut HeaderMap) -> Result<(), ()> {
+    /// Adds the headers of CORS: `vary`, and the others if the page's origin is allowed.
+    fn add_cors(&self, head: &mut HeaderMap) -> Result<(), ()> {
         let allowed = &self.settings.cors;
         if allowed.is_empty() {
             return Ok(());
@@ -238,10 +249,9 @@ impl Reply<'_> {
             .req_header()
             .headers
             .get(header::ORIGIN)
-            .and_then(|o| o.to_str().ok());
-        if let Some(origin) =
-            origin.filter(|o| allowed.iter().any(|allowed| allowed == "*" || allowed == o))
-        {
+            .and_then(|origin| origin.to_str().ok());
+        let is_allowed = |origin: &&str| allowed.iter().any(|one| one == "*" || one == origin);
+        if let Some(origin) = origin.filter(is_allowed) {
             insert_header(head, "access-control-allow-origin", origin)?;
             insert_header(head, "access-control-expose-headers", EXPOSED_HEADERS)?;
         }
@@ -288,7 +298,7 @@ async fn guard_write(
 ) -> Result<(), ()> {
     let mut write = pin!(write);
     let mut alarm = Alarm::default();
-    // Most writes end at once, and need neither.
+    // Most writes end at once. Only a write that waits gets a deadline and watches the drain.
     let mut bounds = None;
     std::future::poll_fn(|context| {
         if let Poll::Ready(written) = write.as_mut().poll(context) {
@@ -307,7 +317,8 @@ async fn guard_write(
     .await
 }
 
-/// Waits until it is in vain to write on, and notes that a caller does not get its answer.
+/// Waits until a write must be given up because the process ends. Counts the answer that its caller
+/// does not get.
 async fn wait_for_cut_off(drain: &Drain) {
     drain.wait_until_stalled(LAST_WRITE).await;
     drain.note_undelivered();

@@ -33,8 +33,8 @@ fn futures_of_a_request_are_no_larger_than_accepted() {
         ),
         ("Relay::run", future_size(|| relay().run(never())), 2016),
         (
-            "Reply::answer",
-            future_size(|| reply().answer(never(), never())),
+            "Reply::write_answer",
+            future_size(|| reply().write_answer(never(), never())),
             944,
         ),
         (
