@@ -19,6 +19,8 @@ use std::time::Duration;
 
 /// The time in which a receiver, such as a webhook, must have answered a message.
 pub const MESSAGE_TIMEOUT: Duration = Duration::from_secs(10);
+/// The part of it in which the receiver must be connected.
+pub const MESSAGE_CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// An account, ready for use.
 pub struct ReadyAccount {

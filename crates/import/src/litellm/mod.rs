@@ -5,6 +5,7 @@ use super::notes::{Finding, Findings, Grade};
 use super::write::{self, EntryOut, write_file, write_rest};
 use super::{Checked, Given, ImportFrom, Imported, Inputs};
 use access::Known;
+use merged_config::MergedConfig;
 use models::CatalogDraft;
 use node::Spot;
 use portcullis::base::problem::{Problem, looks_secret};
@@ -69,57 +70,22 @@ impl ImportFrom for LiteLlm {
             .zip(&trees)
             .map(|(file, tree)| Spot::root(&file.name, tree, &findings))
             .collect();
-        let world = World::new(&roots, inputs);
-        let mut draft = CatalogDraft::default();
-        for entry in world.list("model_list") {
-            draft.take_entry(entry, &world);
-        }
-        let common = read_settings(&world, &mut draft);
-        draft.add_key_limits();
-        let models = common.rules.finish(&draft);
-        let sections: [write::Section<&[EntryOut]>; 3] = [
-            ("accounts", &draft.accounts),
-            ("models", &models),
-            ("callers", &[]),
-        ];
-        let head = head_comment(&inputs.config.name);
-        let catalog = write_file(&head, &sections, &[]);
-        let mut imported = Imported {
-            files: vec![("catalog.yaml".to_owned(), catalog)],
-            ..Imported::default()
-        };
-        // What the keys may use is known from the catalog itself.
-        let alone = resolve_catalog(&imported.files, &mut assume_secret).ok();
-        if !inputs.keys.is_empty() {
-            let known = Known::new(&draft, alone.as_ref());
-            let text = keys::import_keys(&rows, known, &common, inputs, &mut imported);
-            imported.files.push((KEYS.to_owned(), text));
-        }
+        let merged = MergedConfig::new(&roots, inputs);
+        let catalog_file = CatalogFile::new(&merged, &inputs.config.name);
+        let mut imported = Imported::default();
+        let keys = catalog_file.import_keys(&rows, inputs, &mut imported);
         imported.findings = findings.sorted();
-        let mut text = write_file(&head, &sections, &imported.findings);
-        let is_of_config = |name: &String| files.iter().any(|file| file.name == *name);
-        let rest = imported.findings.iter().filter(|finding| {
-            finding.became.is_empty()
-                && finding.grade != Grade::Exact
-                && is_of_config(&finding.file)
-        });
-        write_rest(&mut text, rest);
-        if let Some((_, catalog)) = imported.files.first_mut() {
-            *catalog = text;
-        }
-        let catalog = resolve_catalog(&imported.files, &mut assume_secret);
-        if let Some(redis) = &common.redis {
-            const SERVER: &str = "server.yaml";
-            let text = format!(
-                "# Several gateways share limits through this store.\nstore:\n  redis: {}\n",
-                redis.flow()
-            );
-            let server = config::parse_server(SERVER, &text, &mut assume_secret);
-            imported.check.add(server.map(|server| server.warnings));
-            imported.files.push((SERVER.to_owned(), text));
-        }
-        imported.check.add(catalog.map(|catalog| catalog.warnings));
-        imported.secrets = draft.secrets;
+        let catalog = catalog_file.write_with_findings(&imported.findings, &files);
+        imported.files.push((CATALOG.to_owned(), catalog));
+        imported
+            .files
+            .extend(keys.map(|text| (KEYS.to_owned(), text)));
+        let server = catalog_file.common.redis.as_ref().map(write_server);
+        imported.check = check_files(&imported.files, server.as_deref());
+        imported
+            .files
+            .extend(server.map(|text| (SERVER.to_owned(), text)));
+        imported.secrets = catalog_file.draft.secrets;
         imported.secrets.sort();
         imported.secrets.dedup();
         Ok(imported)
@@ -189,27 +155,27 @@ fn may_be_shown(key: &str) -> bool {
 }
 
 /// The accounts and models of `catalog.yaml`, before they are written.
-struct CatalogDraft<'a> {
+struct CatalogFile<'a> {
     /// The comment at the head of the file.
     head: String,
-    made: Made<'a>,
+    draft: CatalogDraft<'a>,
     models: Vec<EntryOut>,
     common: Common,
 }
 
-impl<'a> CatalogDraft<'a> {
+impl<'a> CatalogFile<'a> {
     /// Makes the accounts and models of the settings in a file with this name.
     fn new(merged: &MergedConfig<'a>, file_name: &str) -> Self {
-        let mut made = Made::default();
+        let mut draft = CatalogDraft::default();
         for entry in merged.list("model_list") {
-            made.take_entry(entry, merged);
+            draft.take_entry(entry, merged);
         }
-        let common = read_settings(merged, &mut made);
-        made.settle();
+        let common = read_settings(merged, &mut draft);
+        draft.add_key_limits();
         Self {
             head: head_comment(file_name),
-            models: common.rules.finish(&made),
-            made,
+            models: common.rules.finish(&draft),
+            draft,
             common,
         }
     }
@@ -228,7 +194,7 @@ impl<'a> CatalogDraft<'a> {
         // again when all findings are known.
         let catalog = [(CATALOG.to_owned(), self.write(&[]))];
         let resolved_catalog = resolve_catalog(&catalog, &mut assume_secret).ok();
-        let known = Known::new(&self.made, resolved_catalog.as_ref());
+        let known = Known::new(&self.draft, resolved_catalog.as_ref());
         Some(keys::import_keys(
             rows,
             known,
@@ -255,7 +221,7 @@ impl<'a> CatalogDraft<'a> {
     /// Writes `catalog.yaml`. Each finding is a comment at the entry that it became part of.
     fn write(&self, findings: &[Finding]) -> String {
         let sections: [write::Section<&[EntryOut]>; 3] = [
-            ("accounts", &self.made.accounts),
+            ("accounts", &self.draft.accounts),
             ("models", &self.models),
             ("callers", &[]),
         ];

@@ -8,6 +8,7 @@ use dialects::neutral::ModelKind;
 
 use super::account::{Draft, Drafting, name_files};
 use super::entry::{Entry, KeyFields, KeyLimits, model_kind};
+use super::merged_config::MergedConfig;
 use super::names::{Missing, UsedNames, entry_name};
 use super::node::{Lost, Spot};
 use super::price::{list_price, read_price};
@@ -79,7 +80,7 @@ pub(super) struct CatalogDraft<'a> {
 impl<'a> CatalogDraft<'a> {
     /// Takes one entry of `model_list`. If the entry cannot be carried, the findings about its
     /// parts are taken back, and each of its places is reported as left out.
-    pub(super) fn take_entry(&mut self, spot: &Spot<'a>, world: &World<'a>) {
+    pub(super) fn take_entry(&mut self, spot: &Spot<'a>, config: &MergedConfig<'a>) {
         let Some(mut entry) = Entry::read(spot) else {
             return;
         };
@@ -93,9 +94,9 @@ impl<'a> CatalogDraft<'a> {
             .any(|tag| entry.params.contains_key(tag));
         let is_reserved = entry.reservation(config).is_some();
         // LiteLLM does not even load what is for other environments.
-        let is_loaded = entry.other_environments(world).is_none();
+        let is_loaded = entry.other_environments(config).is_none();
         let mut key_fields = is_loaded.then(|| KeyFields::take(&mut entry, is_reserved));
-        match self.take_target(&mut entry, world) {
+        match self.take_target(&mut entry, config) {
             Ok(()) => {
                 entry.report_rest();
                 key_fields
@@ -113,8 +114,12 @@ impl<'a> CatalogDraft<'a> {
     }
 
     /// Makes the target of an entry, with its account and its model.
-    fn take_target(&mut self, entry: &mut Entry<'a>, world: &World<'a>) -> Result<(), Lost> {
-        let kind = check_entry(entry, world)?;
+    fn take_target(
+        &mut self,
+        entry: &mut Entry<'a>,
+        config: &MergedConfig<'a>,
+    ) -> Result<(), Lost> {
+        let kind = check_entry(entry, config)?;
         let name = entry.name.clone();
         let findings = name.findings;
         let id = name.text().unwrap_or_default();
@@ -308,18 +313,18 @@ impl<'a> ModelDraft<'a> {
 }
 
 /// Checks all of an entry but its account, and returns the kind of its model, if it names one.
-fn check_entry(entry: &Entry<'_>, world: &World<'_>) -> Result<Option<ModelKind>, Lost> {
+fn check_entry(entry: &Entry<'_>, config: &MergedConfig<'_>) -> Result<Option<ModelKind>, Lost> {
     let name = &entry.name;
     let id = name.text().unwrap_or_default();
     if let Err(why) = check_id(id) {
         let why = format!("cannot be an id here ({why})");
         return Err(name.lost(Grade::Manual, why));
     }
-    if world.is_hidden(id) {
+    if config.is_hidden(id) {
         let why = "LiteLLM takes the alias of this name (`model_group_alias`)";
         return Err(name.lost(Grade::Unsupported, why));
     }
-    if let Some(lost) = entry.reservation(world) {
+    if let Some(lost) = entry.reservation(config) {
         return Err(lost);
     }
     let Some(mode) = entry.info.get("mode") else {
@@ -357,7 +362,10 @@ pub(super) fn check_id(id: &str) -> Result<(), &'static str> {
 }
 
 /// Drafts the account of an entry. Returns it with the account's name for the model.
-fn draft_account<'a>(entry: &mut Entry<'a>, world: &World<'a>) -> Result<(Draft, String), Lost> {
+fn draft_account<'a>(
+    entry: &mut Entry<'a>,
+    config: &MergedConfig<'a>,
+) -> Result<(Draft, String), Lost> {
     const MAX_LENGTH: usize = 512;
     if let Some(spot) = entry.params.remove("mock_response") {
         spot.report_approximate("the demo account answers, with a text of its own");

@@ -4,6 +4,7 @@ use std::net::IpAddr;
 
 use super::account::{env_reference, name_files, secret_file};
 use super::bound::setting_bound;
+use super::merged_config::{MergedConfig, is_word, variable_name};
 use super::models::CatalogDraft;
 use super::node::Spot;
 use super::routing::Rules;
@@ -32,7 +33,7 @@ pub(super) struct Common {
 }
 
 /// Reads all settings.
-pub(super) fn read_settings(world: &World<'_>, draft: &mut CatalogDraft<'_>) -> Common {
+pub(super) fn read_settings(config: &MergedConfig<'_>, draft: &mut CatalogDraft<'_>) -> Common {
     let mut common = Common::default();
     for (name, section) in [
         ("litellm_settings", Section::LiteLlm),
@@ -46,10 +47,10 @@ pub(super) fn read_settings(world: &World<'_>, draft: &mut CatalogDraft<'_>) -> 
             settings.report_manual("must be a map: its settings are left out");
         }
         for (key, spot) in settings.entries() {
-            common.take_setting(section, key, &spot, world, draft);
+            common.take_setting(section, key, &spot, config, draft);
         }
         if section == Section::Router {
-            common.redis = read_store(settings, world, draft);
+            common.redis = read_store(settings, config, draft);
         }
     }
     for (key, spot) in &config.others {
@@ -108,7 +109,7 @@ impl Common {
         section: Section,
         key: &str,
         spot: &Spot<'_>,
-        world: &World<'_>,
+        config: &MergedConfig<'_>,
         draft: &mut CatalogDraft<'_>,
     ) {
         const UNUSED_TIME: &str =
@@ -205,7 +206,7 @@ fn read_aliases(spot: &Spot<'_>, draft: &mut CatalogDraft<'_>) {
 /// Reads the router's Redis.
 fn read_store(
     router: &Spot<'_>,
-    world: &World<'_>,
+    config: &MergedConfig<'_>,
     draft: &mut CatalogDraft<'_>,
 ) -> Option<NewValue> {
     const FIELDS: [&str; 4] = ["redis_host", "redis_password", "redis_port", "redis_url"];

@@ -250,10 +250,10 @@ fn no_price_is_known_of_a_catalog_with_errors() {
         include: &|_, _| Err("there is none".to_owned()),
         variable: &|_| None,
     };
-    let world = World::new(&[Spot::root("config.yaml", &node, &findings)], &inputs);
+    let config = MergedConfig::new(&[Spot::root("config.yaml", &node, &findings)], &inputs);
     let mut draft = CatalogDraft::default();
-    for entry in world.list("model_list") {
-        draft.take_entry(entry, &world);
+    for entry in config.list("model_list") {
+        draft.take_entry(entry, &config);
     }
     let known = access::Known::new(&draft, None);
     assert_eq!(known.unpriced(), BTreeSet::from(["m", "openai/*"]));
