@@ -83,8 +83,8 @@ fn what_is_written_is_read() {
          Listen { address: 0.0.0.0:81, h2c: true, tls: None }], admin: Admin { address: 127.0.0.1:82, hosts: [\"gw.example.com\"], key: None, page: true }, workers: 2, attempts: 5, \
          limits: Bounds { request_body: 1024, response_body: 67108864, event: 8388608, header_bytes: 32768, connections: 1, \
          buffered_total: 1073741824, upload: 104857600, spool_total: 4294967296, catalog_size: 33554432 }, timeouts: ClientTimeouts { client_read: 30s, client_write: 30s, keepalive: 75s, commit_after: 10s, \
-         comment: 100ms }, drain: Drain { delay: 60s, grace: 25s }, trusted_proxies: [Cidr { first: 10.0.0.0, bits: 8 }, \
-         Cidr { first: ::1, bits: 128 }], cors: [\"*\", \"https://app.example.com\", \"http://localhost:3000\"], \
+         comment: 100ms }, drain: Drain { delay: 60s, grace: 25s }, trusted_proxies: [Cidr { address: 10.0.0.0, bits: 8 }, \
+         Cidr { address: ::1, bits: 128 }], cors: [\"*\", \"https://app.example.com\", \"http://localhost:3000\"], \
          log: Log { format: Text, level: Off, access: File(\"./a.log\") }, ledger: Ledger { enabled: false, path: \"/l\", retention: 86400s }, list_refresh: 3600s, store: None, seal: [], item_cache: Memory, notify: None, traces: None, proxies: Proxies { https: None, http: None, exempt: Exempt([]), uses_environment: false }, series: SeriesBounds { has_caller: true, has_account: true, most_sets: 20000 }, warnings: [] }"
     );
 }

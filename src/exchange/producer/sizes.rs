@@ -14,7 +14,7 @@ fn futures_of_an_exchange_are_no_larger_than_accepted() {
         (
             "Producer::begin_next_attempt",
             future_size(|| producer().begin_next_attempt()),
-            296,
+            256,
         ),
         ("Producer::race", future_size(|| producer().race()), 64),
         (
