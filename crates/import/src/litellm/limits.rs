@@ -152,19 +152,20 @@ impl Limits {
         self.check_fields(spot, &KNOWN, FIELD);
         let either = |one: &str, other: &str| spot.get(one).or_else(|| spot.get(other));
         let period = either("time_period", "budget_duration");
-        let counts = self.model(model);
-        let mut read = match either("budget_limit", "max_budget") {
-            Some(usd) => counts.read_budget(&usd, period.as_ref(), FIELD),
+        let read = match either("budget_limit", "max_budget") {
+            Some(usd) => self.model(model).read_budget(&usd, period.as_ref(), FIELD),
             // A plain value was a budget for life.
             None if !spot.is_map() => Err(Bound::with_reason(FIELD, "budgets", FOR_LIFE)),
             None => Ok(()),
         };
+        self.report(spot, read, Grade::Approximate, MESSAGE);
+        // The other limits count also where the budget cannot be carried, and is dropped.
         for (theirs, ours) in NUMBERS {
             if let Some(spot) = spot.get(theirs) {
-                read = read.and_then(|()| counts.read(&spot, theirs, ours));
+                let read = self.model(model).read(&spot, theirs, ours);
+                self.report(&spot, read, Grade::Exact, "");
             }
         }
-        self.report(spot, read, Grade::Approximate, MESSAGE);
     }
 
     fn model(&mut self, model: &str) -> &mut Counts {

@@ -212,6 +212,22 @@ fn a_plain_budget_of_a_model_is_for_life() {
 }
 
 #[test]
+fn a_lost_budget_keeps_the_limits_beside_it() {
+    const BUDGET: &str =
+        r#"{"budget_limit": 2, "time_period": "7d", "rpm_limit": 5, "tpm_limit": 0}"#;
+    const ZERO: &str = "`tpm_limit` is 0, which forbids every request";
+    let fields = format!("\"models\": [], \"model_max_budget\": {{\"m\": {BUDGET}}}");
+    let (words, text) = stopped(&config(&["m"]), &[&key(&fields)]);
+    assert_eq!(words, [ZERO, "budgets"]);
+    let limits = "model_limits: { m: { requests_per_minute: 5 } }";
+    assert!(text.contains(limits), "{text}");
+    // A caller cannot have them.
+    let team = format!("{{\"team_id\": \"t\", {fields}}}");
+    let (words, _) = stopped(&config(&["m"]), &[&key(r#""team_id": "t""#), &team]);
+    assert_eq!(words, [ZERO, "budgets", "teams"]);
+}
+
+#[test]
 fn an_unreadable_drop_params_leaves_the_other() {
     for (settings, is_refused) in [
         ("litellm_settings: { drop_params: false }", true),
