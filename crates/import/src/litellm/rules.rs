@@ -14,7 +14,7 @@ use portcullis::conf::yaml::Value;
 pub(super) enum Section {
     /// A team or a user.
     TeamOrUserRow,
-    /// A key. Its fields have the rules of all rows.
+    /// A key. A field without a rule of its own has that of a team and a user.
     KeyRow,
     Budget,
     /// `metadata` of a row.
@@ -231,13 +231,11 @@ const RULES: &[(Section, &[Rule])] = {
         // Keys, teams and users.
         (TeamOrUserRow, &[
             Rule("token key_alias team_alias user_alias api_key key_name", Any, Carry),
-            Rule("team_id user_id budget_id budget_duration", Text, Carry),
+            Rule("team_id user_id budget_duration", Text, Carry),
             Rule("rpm_limit tpm_limit tpd_limit max_parallel_requests max_budget", Scalar, Carry),
             Rule("blocked", Flag, Carry),
-            Rule("expires", Time, Carry),
             Rule("models budget_limits team_memberships", List, Carry),
-            Rule("model_max_budget rpm_limit_per_model tpm_limit_per_model model_rpm_limit model_tpm_limit \
-                litellm_budget_table", Map, Carry),
+            Rule("model_max_budget rpm_limit_per_model tpm_limit_per_model model_rpm_limit model_tpm_limit", Map, Carry),
             Rule("budget_reset_at", Time, INFO),
             Rule("admins agent_caller allow_team_guardrail_config allowed_cache_controls auto_rotate budget_fallbacks created_at \
                 created_by created_by_user default_team_member_models end_user_id is_session_token jwt_claims key_count \
@@ -265,6 +263,12 @@ const RULES: &[(Section, &[Rule])] = {
             Rule("agent_id", Text, bound_by("agents")),
             Rule("policies", List, bound_by("guardrails")),
             bound_rule("team-members", "team_member_tpm_limit team_member_rpm_limit"),
+        ]),
+        // Nothing reads these of a team and a user: there they are unknown fields, which bound.
+        (KeyRow, &[
+            Rule("budget_id", Text, Carry),
+            Rule("expires", Time, Carry),
+            Rule("litellm_budget_table", Map, Carry),
         ]),
         (ModelTable, &[Rule("aliases model_aliases", Map, bound_by("aliases"))]),
         (Metadata, &[

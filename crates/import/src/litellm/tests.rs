@@ -842,6 +842,26 @@ fn other_names_and_unknown_fields_bound_a_key() {
 }
 
 #[test]
+fn an_owners_budget_row_and_end_bound_its_keys() {
+    for field in [
+        r#""budget_id": "b""#,
+        r#""litellm_budget_table": {"rpm_limit": 1}"#,
+        r#""expires": "2020-01-01T00:00:00Z""#,
+    ] {
+        for owner in [r#""team_id": "t""#, r#""user_id": "u""#] {
+            let row = format!("{{{owner}, \"models\": [], {field}}}");
+            let (words, _) = stopped(&config(&["m"]), &[&key(owner), &row]);
+            assert_eq!(words, ["unknown-fields"], "{row}");
+            // One that is empty bounds nothing.
+            let name = field.split(':').next().unwrap_or(field);
+            let row = format!("{{{owner}, \"models\": [], {name}: null}}");
+            let (words, _) = stopped(&config(&["m"]), &[&key(owner), &row]);
+            assert_eq!(words, [""; 0], "{row}");
+        }
+    }
+}
+
+#[test]
 fn a_user_without_models_gets_none() {
     let of_user = key(r#""user_id": "u""#);
     for (models, expected) in [
