@@ -32,9 +32,12 @@ impl Usable {
         self.0.iter().all(|globs| globs.matches(id))
     }
 
-    /// Returns whether a model that a pattern stands for may be used.
-    pub(super) fn may_have(&self, pattern: &str) -> bool {
-        self.0.iter().all(|globs| globs.may_match(pattern))
+    /// Returns whether a model may be used, or one that a pattern stands for.
+    pub(super) fn may_have(&self, id: &str) -> bool {
+        match id.contains('*') {
+            true => self.0.iter().all(|globs| globs.may_match(id)),
+            false => self.has(id),
+        }
     }
 }
 

@@ -350,6 +350,21 @@ fn an_entrys_words_bound_its_models_keys() {
 }
 
 #[test]
+fn a_glob_in_a_key_reaches_only_what_it_matches() {
+    let guarded = config(&["gpt-4o-mini"])
+        + "  - { model_name: gpt-4o, litellm_params: { model: openai/gpt-4o, guardrails: [pii] } }\n";
+    for (glob, expected) in [
+        ("gpt-*-mini", None),
+        ("gpt-*", Some("guardrails")),
+        ("*-4o", Some("guardrails")),
+    ] {
+        let of_key = key(&format!("\"models\": [\"{glob}\"]"));
+        let (words, _) = stopped(&guarded, &[&of_key]);
+        assert_eq!(words, Vec::from_iter(expected), "{glob}");
+    }
+}
+
+#[test]
 fn left_out_entries_still_bound_their_names_keys() {
     const SAYS: &str =
         ", guardrails: [pii], default_api_key_rpm_limit: 3, max_budget: 5, budget_duration: 1d";
