@@ -80,6 +80,16 @@ impl<'a> Drafting<'_, 'a> {
         fields.iter().find_map(|field| self.take(field))
     }
 
+    /// Takes a field that is not empty. An empty one counts as none, as in LiteLLM.
+    pub(super) fn take_filled(&mut self, field: &str) -> Option<Spot<'a>> {
+        let spot = self.take(field)?;
+        if spot.is_empty() {
+            spot.report(Grade::Exact, "is empty, which counts as none");
+            return None;
+        }
+        Some(spot)
+    }
+
     pub(super) fn set(&mut self, field: &str, value: impl Into<NewValue>) {
         self.draft.fields.set(field, value);
     }
@@ -135,9 +145,12 @@ impl<'a> Drafting<'_, 'a> {
             "must be https://HOST/PATH, without a user name, a query or a placeholder";
         let dialect = self.row.dialect();
         let written = match dialect {
-            "bedrock" => self.take_first(&["aws_bedrock_runtime_endpoint", "api_base"]),
+            "bedrock" => ["aws_bedrock_runtime_endpoint", "api_base"]
+                .into_iter()
+                .find_map(|field| self.take_filled(field)),
             _ => {
-                let [written, other] = ["api_base", "base_url"].map(|field| self.take(field));
+                let [written, other] =
+                    ["api_base", "base_url"].map(|field| self.take_filled(field));
                 if let (Some(_), Some(other)) = (&written, &other) {
                     other.report_approximate("is not used, as `api_base` goes before it");
                 }
@@ -145,8 +158,7 @@ impl<'a> Drafting<'_, 'a> {
             }
         };
         let text = match &written {
-            Some(spot) if spot.text() == Some("") => None,
-            Some(spot) => Some(self.config.plain(spot)?),
+            Some(spot) => Some(self.world.plain(spot)?),
             None => self
                 .row
                 .bases

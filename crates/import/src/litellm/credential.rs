@@ -111,7 +111,7 @@ impl Drafting<'_, '_> {
 
     /// Writes the key that the entry has. Returns whether it has one.
     fn write_own_key(&mut self) -> bool {
-        let spot = self.take("api_key").filter(|spot| !spot.is_empty());
+        let spot = self.take_filled("api_key");
         let key = spot.map(|spot| self.secret(&spot, ""));
         let is_written = key.is_some();
         self.draft.fields.set_some("key", key);
@@ -136,6 +136,11 @@ impl Drafting<'_, '_> {
             self.set("key", env_reference(BEARER));
             let message = format!("no keys are written: {BEARER} of the environment");
             self.entry.name.report_approximate(message);
+            for spot in written.iter().flatten() {
+                spot.report_approximate(format!(
+                    "is not used, as {BEARER} of the environment goes before a part of the keys"
+                ));
+            }
             return Ok(());
         }
         let mut fields = Fields::default();

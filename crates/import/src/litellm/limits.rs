@@ -54,8 +54,8 @@ impl Limits {
                 limits.report(&spot, read, Grade::Exact, "");
             }
         }
+        let period = field("budget_duration");
         if let Some(spot) = field("max_budget") {
-            let period = field("budget_duration");
             period.iter().for_each(Spot::report_exact);
             let read = limits.own.read_budget(&spot, period.as_ref(), "max_budget");
             let message = match spent_at {
@@ -66,6 +66,8 @@ impl Limits {
             if let Some((now, spot)) = spent_at.zip(row.get("spend")) {
                 limits.read_spent(&spot, field("budget_reset_at"), now);
             }
+        } else if let Some(period) = period {
+            period.report_approximate("bounds nothing in LiteLLM without `max_budget`");
         }
         for window in field("budget_limits").iter().flat_map(Spot::items) {
             const KNOWN: [&str; 3] = ["max_budget", "budget_duration", "reset_at"];

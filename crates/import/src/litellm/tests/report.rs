@@ -29,6 +29,26 @@ fn import_targets(params: &[&str]) -> Imported {
     imported
 }
 
+/// Imports a file where these environment variables are set.
+fn import_where(variables: &[(&str, &str)], config: &str) -> Imported {
+    let inputs = Inputs {
+        config: Given {
+            name: "config.yaml".to_owned(),
+            text: config.to_owned(),
+        },
+        keys: Vec::new(),
+        spent_at: None,
+        loosened: Vec::new(),
+        include: &|_, _| Err("there is none".to_owned()),
+        variable: &|name| {
+            let known = variables.iter().find(|(known, _)| *known == name);
+            known.map(|(_, value)| (*value).to_owned())
+        },
+    };
+    let imported = LiteLlm.import(&inputs);
+    imported.unwrap_or_else(|problem| panic!("{problem}"))
+}
+
 fn catalog_of(imported: &Imported) -> &str {
     let (_, catalog) = imported.files.first().unwrap();
     catalog
@@ -304,6 +324,61 @@ fn a_second_address_is_information() {
     let message = "is not used, as `api_base` goes before it";
     assert_eq!(found, [(Grade::Approximate, message.to_owned())]);
     assert!(imported.is_whole(), "{}", imported.text());
+}
+
+#[test]
+fn empty_parameters_count_as_none() {
+    const EMPTY: &str = "is empty, which counts as none";
+    let config = "model_list: [{ model_name: m, litellm_params: { model: openai/gpt-4o, api_base: '', api_key: '' } }]";
+    let address = ("OPENAI_BASE_URL", "https://a.example/v1");
+    for (variables, written) in [
+        (&[][..], "preset: openai"),
+        (&[address], "base_url: \"https://a.example/v1\""),
+    ] {
+        let imported = import_where(variables, config);
+        let catalog = catalog_of(&imported);
+        assert!(catalog.contains(written), "{catalog}");
+        assert!(
+            catalog.contains("key: { env: OPENAI_API_KEY }"),
+            "{catalog}"
+        );
+        for field in ["api_base", "api_key"] {
+            let found = findings_at(&imported, &format!("model_list[0].litellm_params.{field}"));
+            assert_eq!(found, [(Grade::Exact, EMPTY.to_owned())], "{field}");
+        }
+    }
+}
+
+#[test]
+fn a_lone_key_of_aws_is_reported() {
+    const BEARER: &str = "AWS_BEARER_TOKEN_BEDROCK";
+    let config = "model_list: [{ model_name: m, litellm_params: { model: bedrock/anthropic.claude-x, \
+                  aws_region_name: us-east-1, aws_access_key_id: os.environ/ID } }]";
+    for (variables, grade, written) in [
+        (&[][..], Grade::Manual, "env: AWS_SECRET_ACCESS_KEY"),
+        (
+            &[(BEARER, "t")],
+            Grade::Approximate,
+            "{ env: AWS_BEARER_TOKEN_BEDROCK }",
+        ),
+    ] {
+        let imported = import_where(variables, config);
+        let catalog = catalog_of(&imported);
+        assert!(catalog.contains(written), "{catalog}");
+        let found = findings_at(&imported, "model_list[0].litellm_params.aws_access_key_id");
+        let grades: Vec<Grade> = found.iter().map(|(grade, _)| *grade).collect();
+        assert_eq!(grades, [grade], "{variables:?}");
+    }
+}
+
+#[test]
+fn a_time_without_a_budget_is_reported() {
+    let of_key = key(r#""models": [], "budget_duration": "30d""#);
+    let imported = import_settings("", &[&of_key]);
+    assert_eq!(imported.keys, (1, 1));
+    let message = "bounds nothing in LiteLLM without `max_budget`";
+    let found = findings_at(&imported, "budget_duration");
+    assert_eq!(found, [(Grade::Approximate, message.to_owned())]);
 }
 
 #[test]
