@@ -244,6 +244,13 @@ fn read_orders(targets: &[TargetDraft<'_>]) -> Option<Vec<u64>> {
 fn read_weights<'t>(targets: &'t [TargetDraft<'_>]) -> Vec<u32> {
     const CAP: &str = "is no cap here: Portcullis learns quotas from the provider's answers";
     const USED_CAP: &str = "is the target's `weight`, as in LiteLLM, but no cap";
+    const ONE_TARGET: &str = "changes nothing here: the model has one target";
+    const ALL_ZERO: &str = "changes nothing: no target of the model has more than 0";
+    const NO_NUMBER: &str =
+        "must be a number that is not negative: it counts as 0, so write `weight` by hand";
+    const TOO_LARGE: &str =
+        "a share is too large, so all targets have the same: write `weight` by hand";
+    const ROUNDED: &str = "the shares are rounded to whole numbers";
     let (mut is_found, mut ratio) = (targets.len() == 1, None);
     for index in 0..3 {
         let share = |target: &'t TargetDraft<'_>| target.shares.get(index)?.as_ref();
@@ -255,17 +262,20 @@ fn read_weights<'t>(targets: &'t [TargetDraft<'_>]) -> Vec<u32> {
             is_found = true;
             ratio = Amount::ratio(&shares);
         }
-        let is_exact = matches!(ratio, Some((_, true)));
+        // In LiteLLM `rpm` and `tpm` are caps, too.
+        let is_cap = index > 0;
         for spot in spots.into_iter().flatten() {
-            match (is_used, index) {
-                (true, 0) if is_exact => spot.report_exact(),
-                (true, 0) => spot.report_approximate("the shares are rounded to whole numbers"),
-                (false, 0) => {
-                    spot.report_approximate("changes nothing here: the model has one target")
-                }
-                (true, _) => spot.report_manual(USED_CAP),
-                (false, _) => spot.report_manual(CAP),
-            }
+            let (grade, message) = match (is_used, &ratio) {
+                (false, _) if is_cap => (Grade::Manual, CAP),
+                (false, _) if targets.len() == 1 => (Grade::Approximate, ONE_TARGET),
+                _ if spot.amount().is_none() => (Grade::Manual, NO_NUMBER),
+                (false, _) => (Grade::Approximate, ALL_ZERO),
+                (true, None) => (Grade::Manual, TOO_LARGE),
+                (true, Some(_)) if is_cap => (Grade::Manual, USED_CAP),
+                (true, Some((_, true))) => (Grade::Exact, ""),
+                (true, Some((_, false))) => (Grade::Approximate, ROUNDED),
+            };
+            spot.report(grade, message);
         }
     }
     let weights = ratio.map(|(weights, _)| weights);

@@ -223,6 +223,47 @@ fn a_share_too_large_leaves_equal_shares() {
 }
 
 #[test]
+fn each_weight_says_what_becomes_of_it() {
+    const ONE_TARGET: &str = "changes nothing here: the model has one target";
+    const ALL_ZERO: &str = "changes nothing: no target of the model has more than 0";
+    const NO_NUMBER: &str =
+        "must be a number that is not negative: it counts as 0, so write `weight` by hand";
+    const TOO_LARGE: &str =
+        "a share is too large, so all targets have the same: write `weight` by hand";
+    const ROUNDED: &str = "the shares are rounded to whole numbers";
+    for (weights, expected) in [
+        (&["5"][..], &[(Grade::Approximate, ONE_TARGET)][..]),
+        (&["0", "0"], &[(Grade::Approximate, ALL_ZERO); 2]),
+        (
+            &["abc", "2"],
+            &[(Grade::Manual, NO_NUMBER), (Grade::Exact, "")],
+        ),
+        (&["-1", "abc"], &[(Grade::Manual, NO_NUMBER); 2]),
+        (&["1e30", "2"], &[(Grade::Manual, TOO_LARGE); 2]),
+        (&["0.3333333", "1"], &[(Grade::Approximate, ROUNDED); 2]),
+        (&["0.5", "1"], &[(Grade::Exact, ""); 2]),
+    ] {
+        let target = |index: usize| {
+            format!(
+                "model: openai/gpt-4o, api_key: os.environ/K{index}, weight: {}",
+                weights[index]
+            )
+        };
+        let targets: Vec<String> = (0..weights.len()).map(target).collect();
+        let targets: Vec<&str> = targets.iter().map(String::as_str).collect();
+        let imported = import_targets(&targets);
+        for (index, (grade, message)) in expected.iter().enumerate() {
+            let found = findings_at(
+                &imported,
+                &format!("model_list[{index}].litellm_params.weight"),
+            );
+            let expected = [(*grade, (*message).to_owned())];
+            assert_eq!(found, expected, "{weights:?}");
+        }
+    }
+}
+
+#[test]
 fn a_plain_budget_of_a_model_is_for_life() {
     for value in ["0", "5", "true", "\"a\""] {
         let fields = format!("\"models\": [], \"model_max_budget\": {{\"m\": {value}}}");
