@@ -237,6 +237,7 @@ impl<'a> Drafting<'_, 'a> {
     fn write_headers(&mut self) {
         const NOT_CARRIED: &str =
             "may hold a secret, or the gateway writes it itself: the header is left out";
+        const TWICE: &str = "is not used, as the same header is written already";
         let mut headers = Fields::default();
         let organization = self.take("organization");
         if let Some(spot) = organization {
@@ -257,11 +258,12 @@ impl<'a> Drafting<'_, 'a> {
                 .iter()
                 .any(|(name, _)| name.eq_ignore_ascii_case(header));
             match spot.text().filter(|text| may_write_header(header, text)) {
-                Some(text) if !is_known => {
+                Some(_) if is_known => spot.report_approximate(TWICE),
+                Some(text) => {
                     headers.set(header, text);
                     spot.report_exact();
                 }
-                Some(_) | None => spot.report_manual(NOT_CARRIED),
+                None => spot.report_manual(NOT_CARRIED),
             }
         }
         self.draft.fields.set_some("headers", headers.map());

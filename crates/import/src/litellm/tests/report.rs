@@ -368,6 +368,23 @@ fn a_second_address_is_information() {
 }
 
 #[test]
+fn a_header_that_is_written_twice_is_no_secret() {
+    const TWICE: &str = "is not used, as the same header is written already";
+    let imported = import_targets(&[
+        "model: openai/gpt-4o, api_key: os.environ/K, headers: { x-a: b }, extra_headers: { X-A: c }",
+    ]);
+    let catalog = catalog_of(&imported);
+    assert!(catalog.contains("headers: { X-A: c }"), "{catalog}");
+    for (path, grade, message) in [
+        ("extra_headers.X-A", Grade::Exact, ""),
+        ("headers.x-a", Grade::Approximate, TWICE),
+    ] {
+        let found = findings_at(&imported, &format!("model_list[0].litellm_params.{path}"));
+        assert_eq!(found, [(grade, message.to_owned())], "{path}");
+    }
+}
+
+#[test]
 fn empty_parameters_count_as_none() {
     const EMPTY: &str = "is empty, which counts as none";
     let config = "model_list: [{ model_name: m, litellm_params: { model: openai/gpt-4o, api_base: '', api_key: '' } }]";
