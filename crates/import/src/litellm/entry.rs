@@ -152,6 +152,12 @@ pub(super) struct KeyLimits {
     pub(super) bounds: Bounds,
 }
 
+/// The fields of an entry that limit each key which may use its model, with our limits.
+pub(super) const LIMITS_OF_KEYS: [(&str, &str); 2] = [
+    ("default_api_key_rpm_limit", "requests_per_minute"),
+    ("default_api_key_tpm_limit", "tokens_per_minute"),
+];
+
 /// The fields of an entry that are about keys.
 pub(super) struct KeyFields<'a> {
     pub(super) name: &'a str,
@@ -227,13 +233,9 @@ impl<'a> KeyFields<'a> {
     pub(super) fn add(&self, field: &str, spot: &Spot<'_>, to: &mut KeyLimits) {
         const WHY: &str = "of a model that it may use cannot be carried";
         const LIMITS: &str = "is in `model_limits` of each key that may use the model and has no such limits of its own";
-        let limit = match field {
-            "default_api_key_rpm_limit" => Some("requests_per_minute"),
-            "default_api_key_tpm_limit" => Some("tokens_per_minute"),
-            _ => None,
-        };
-        if let Some(limit) = limit {
-            match to.limits.read(spot, field, limit) {
+        let mut limits = LIMITS_OF_KEYS.into_iter();
+        if let Some((_, ours)) = limits.find(|(theirs, _)| *theirs == field) {
+            match to.limits.read(spot, field, ours) {
                 Ok(()) => spot.report(Grade::Exact, LIMITS),
                 Err(bound) => to.bounds.add_from(spot, bound),
             }

@@ -171,7 +171,7 @@ impl<'k> Importer<'k, '_> {
             .add_row(Section::TeamOrUserRow, row, "");
         caller.is_blocked = is_blocked(row);
         // Callers have no limits of single models.
-        if caller.limits.models_value().is_some() {
+        if caller.limits.has_limits_of_models() {
             let word = if is_user { "users" } else { "teams" };
             let bound = Bound::with_reason("model_max_budget", word, OF_MODELS);
             caller.limits.bounds.add(bound);

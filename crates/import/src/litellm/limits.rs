@@ -1,10 +1,11 @@
 //! The limits of a key, a team or a user: what of them can be carried, and what cannot.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::access::{Known, Usable};
 use super::bound::Bounds;
 use super::counts::{Counts, FOR_LIFE, MONEY};
+use super::entry::LIMITS_OF_KEYS;
 use super::node::Spot;
 use crate::notes::{Finding, Grade};
 use crate::write::Fields;
@@ -17,7 +18,9 @@ use portcullis::conf::yaml::edit::NewValue;
 #[derive(Default)]
 pub(super) struct Limits {
     pub(super) own: Counts,
-    /// The limits of single models.
+    /// The limits of single models as they are written: by the name of the model and the field.
+    written: BTreeMap<(String, &'static str), Counts>,
+    /// The limits of single models, by the ids of those that they count.
     models: BTreeMap<String, Counts>,
     /// The fields that cannot be carried.
     pub(super) bounds: Bounds,
@@ -132,7 +135,7 @@ impl Limits {
                     self.bounds.add(Bound::unreadable(theirs));
                 }
                 for (model, spot) in spot.entries() {
-                    let read = self.model(model).read(&spot, theirs, ours);
+                    let read = self.written_for(model, theirs).read(&spot, theirs, ours);
                     self.report(&spot, read, Grade::Exact, "");
                 }
             }
@@ -155,7 +158,9 @@ impl Limits {
         let either = |one: &str, other: &str| spot.get(one).or_else(|| spot.get(other));
         let period = either("time_period", "budget_duration");
         let read = match either("budget_limit", "max_budget") {
-            Some(usd) => self.model(model).read_budget(&usd, period.as_ref(), FIELD),
+            Some(usd) => self
+                .written_for(model, FIELD)
+                .read_budget(&usd, period.as_ref(), FIELD),
             // A plain value was a budget for life.
             None if !spot.is_map() => Err(Bound::with_reason(FIELD, "budgets", FOR_LIFE)),
             None => Ok(()),
@@ -164,31 +169,34 @@ impl Limits {
         // The other limits count also where the budget cannot be carried, and is dropped.
         for (theirs, ours) in NUMBERS {
             if let Some(spot) = spot.get(theirs) {
-                let read = self.model(model).read(&spot, theirs, ours);
+                let read = self.written_for(model, FIELD).read(&spot, theirs, ours);
                 self.report(&spot, read, Grade::Exact, "");
             }
         }
     }
 
-    fn model(&mut self, model: &str) -> &mut Counts {
-        self.models.entry(model.to_owned()).or_default()
+    /// Returns the limits that a field has for the model of this name.
+    fn written_for(&mut self, name: &str, field: &'static str) -> &mut Counts {
+        self.written.entry((name.to_owned(), field)).or_default()
+    }
+
+    /// Returns whether a single model has a limit.
+    pub(super) fn has_limits_of_models(&self) -> bool {
+        self.written.values().any(|counts| !counts.is_empty())
     }
 
     /// Adds the limits of some models for each key that may use them. A key that has limits of
     /// single models of its own has these only, as in LiteLLM.
-    pub(super) fn add_model_limits(&mut self, known: &Known<'_, '_>, usable: &Usable) {
-        let models = known.binding(usable);
-        for field in ["requests_per_minute", "tokens_per_minute"] {
-            if self
-                .models
-                .values()
-                .any(|counts| counts.get(field).is_some())
-            {
+    pub(super) fn add_groups(&mut self, known: &Known<'_, '_>, usable: &Usable) {
+        let groups = known.binding(usable);
+        for (theirs, ours) in LIMITS_OF_KEYS {
+            let mut written = self.written.values();
+            if written.any(|counts| counts.get(ours).is_some()) {
                 continue;
             }
-            for model in &models {
-                if let Some(number) = model.key_limits.limits.get(field) {
-                    self.model(&model.name).tighten(field, number);
+            for group in &groups {
+                if let Some(number) = group.key_limits.limits.get(ours) {
+                    self.written_for(&group.name, theirs).tighten(ours, number);
                 }
             }
         }
@@ -204,22 +212,25 @@ impl Limits {
     /// whether one of them counts no model that is here.
     pub(super) fn assign_to_models(&mut self, known: &Known<'_, '_>, usable: &Usable) -> bool {
         const SEVERAL: &str = "counts several models, or those of a pattern";
-        let all = std::mem::take(&mut self.models);
-        let has_money = |name: &str| all.get(name).is_some_and(Counts::has_money);
+        let all = std::mem::take(&mut self.written);
+        let with_money = all.iter().filter(|(_, counts)| counts.has_money());
+        let with_money: BTreeSet<&str> = with_money.map(|((name, _), _)| &**name).collect();
+        let has_money = |name: &str| with_money.contains(name);
         let mut is_left_out = false;
-        for (name, counts) in &all {
-            for (field, number) in &counts.0 {
-                let (theirs, counted) = match MONEY.contains(field) {
-                    true => ("model_max_budget", known.budgeted(name, usable, has_money)),
-                    false => ("model_rpm_limit", known.limited(name)),
+        for ((name, theirs), counts) in &all {
+            for (ours, number) in &counts.0 {
+                let counted = match MONEY.contains(ours) {
+                    true => known.budgeted(name, usable, has_money),
+                    false => known.limited(name),
                 };
                 let mut counted = counted.into_iter();
                 match (counted.next(), counted.next()) {
                     (None, _) => is_left_out = true,
-                    (Some(id), None) if !id.contains('*') => self.model(id).tighten(field, *number),
-                    (Some(_), _) => self
-                        .bounds
-                        .add(Bound::with_reason(theirs, "budgets", SEVERAL)),
+                    (Some(id), None) if !id.contains('*') => {
+                        let limits = self.models.entry(id.to_owned()).or_default();
+                        limits.tighten(ours, *number);
+                    }
+                    (Some(_), _) => self.bounds.add(Bound::because(theirs, "budgets", SEVERAL)),
                 }
             }
         }

@@ -289,6 +289,36 @@ fn a_lost_budget_keeps_the_limits_beside_it() {
 }
 
 #[test]
+fn a_limit_of_a_pattern_has_its_own_field() {
+    const OF_ENTRY: &str = "default_api_key_tpm_limit";
+    let pattern = config(&["openai/*"]);
+    let limited = pattern.replace("api_key:", &format!("{OF_ENTRY}: 5, api_key:"));
+    for (config, of_key, expected) in [
+        (
+            &pattern,
+            r#""model_tpm_limit": {"openai/*": 5}"#,
+            "model_tpm_limit",
+        ),
+        (
+            &pattern,
+            r#""rpm_limit_per_model": {"openai/*": 5}"#,
+            "rpm_limit_per_model",
+        ),
+        (
+            &pattern,
+            r#""model_max_budget": {"openai/*": {"rpm_limit": 5}}"#,
+            "model_max_budget",
+        ),
+        (&limited, r#""models": []"#, OF_ENTRY),
+    ] {
+        let imported = import(config, &[&key(of_key)]).unwrap();
+        let stopped = imported.stopped.iter();
+        let fields: Vec<&str> = stopped.map(|stop| &*stop.bound.field).collect();
+        assert_eq!(fields, [expected], "{of_key}");
+    }
+}
+
+#[test]
 fn an_unreadable_drop_params_leaves_the_other() {
     for (settings, is_refused) in [
         ("litellm_settings: { drop_params: false }", true),
