@@ -1,18 +1,15 @@
 //! An account of one entry of `model_list`: its address, its credential, its deadlines. It gets its
 //! name when all of it is known.
 
-use std::time::Duration;
-
 use super::address::{dialect_url, host_label, is_open, is_plain};
 use super::entry::Entry;
 use super::merged_config::{ENVIRON, MergedConfig, is_word, variable_name};
 use super::node::{Lost, Spot};
 use super::provider::{Ours, ProviderRow};
-use crate::amount::Amount;
+use super::world::{ENVIRON, NO_TIME, World, is_word, variable_name};
 use crate::notes::{Finding, Grade};
 use crate::write::Fields;
 use portcullis::base::problem::looks_secret;
-use portcullis::base::units::duration_text;
 use portcullis::catalog::raw::{CREDENTIAL_HEADERS, OWN_HEADERS};
 use portcullis::catalog::resolve::parse_base;
 use portcullis::conf::yaml::edit::NewValue;
@@ -276,9 +273,8 @@ impl<'a> Drafting<'_, 'a> {
         const OF_WHOLE_ANSWERS: &str = "is `timeouts.total` of whole answers, for all attempts together; streams have `stream_timeout`";
         const OF_STREAMS: &str =
             "is `timeouts.first_byte` and `idle`: LiteLLM counts each read of a stream";
-        let of_router = self.config.setting("router_settings", "stream_timeout");
-        let of_streams = self.read_timeout("stream_timeout", of_router);
-        let of_all = self.read_timeout("timeout", self.config.timeout());
+        let of_streams = self.read_timeout("stream_timeout", self.world.stream_timeout());
+        let of_all = self.read_timeout("timeout", self.world.timeout());
         let mut times = Fields::default();
         if let Some((_, span)) = of_streams.as_ref().or(of_all.as_ref()) {
             times.set("first_byte", span.as_str());
@@ -306,10 +302,9 @@ impl<'a> Drafting<'_, 'a> {
         of_all: Option<Spot<'a>>,
     ) -> Option<(Spot<'a>, String)> {
         let spot = self.take(field).or(of_all)?;
-        let seconds = self.config.plain(&spot).ok();
-        let span = seconds.and_then(|seconds| format_span(&seconds));
+        let span = self.world.span(&spot);
         if span.is_none() {
-            spot.report_manual("must be a number of seconds: write `timeouts` by hand");
+            spot.report_manual(NO_TIME);
         }
         Some((spot, span?))
     }
@@ -332,14 +327,6 @@ fn may_write_header(header: &str, text: &str) -> bool {
 
 /// The time after which a stream ends, which LiteLLM does not bound. It is the catalog's default.
 const LONGEST_STREAM: &str = "3600s";
-
-/// Writes seconds as a length of time.
-fn format_span(seconds: &str) -> Option<String> {
-    const WEEK: u64 = 168 * 3_600_000;
-    let (milliseconds, _) = Amount::parse(seconds)?.units(3)?;
-    let is_right = (1..=WEEK).contains(&milliseconds);
-    is_right.then(|| duration_text(Duration::from_millis(milliseconds)))
-}
 
 pub(super) fn env_reference(name: &str) -> NewValue {
     NewValue::map([("env", NewValue::text(name))])

@@ -1,11 +1,17 @@
 //! The settings of all files, put together, and what entries may refer to.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use super::node::{Lost, Spot};
 use crate::Inputs;
+use crate::amount::Amount;
 use crate::notes::{Finding, Grade};
 use portcullis::base::problem::looks_secret;
+use portcullis::base::units::duration_text;
+
+/// The report's text for a time that cannot be read.
+pub(super) const NO_TIME: &str = "must be a number of seconds: write `timeouts` by hand";
 
 /// The beginning of a value that names an environment variable.
 pub(super) const ENVIRON: &str = "os.environ/";
@@ -94,14 +100,30 @@ impl<'a> MergedConfig<'a> {
         self.section(section)?.get(name)
     }
 
-    /// Returns the time for all entries. LiteLLM's router takes `request_timeout` first.
+    /// Returns the time for all entries. LiteLLM's router takes `request_timeout` first. One that
+    /// cannot be read counts as none.
     pub(super) fn timeout(&self) -> Option<Spot<'a>> {
-        let of_router = || self.setting("router_settings", "timeout");
+        let of_router = || self.readable_time("router_settings", "timeout");
         self.request_timeout().or_else(of_router)
     }
 
     pub(super) fn request_timeout(&self) -> Option<Spot<'a>> {
-        self.setting("litellm_settings", "request_timeout")
+        self.readable_time("litellm_settings", "request_timeout")
+    }
+
+    /// Returns the time for all entries that only streams have.
+    pub(super) fn stream_timeout(&self) -> Option<Spot<'a>> {
+        self.readable_time("router_settings", "stream_timeout")
+    }
+
+    fn readable_time(&self, section: &str, name: &str) -> Option<Spot<'a>> {
+        let spot = self.setting(section, name)?;
+        self.span(&spot).is_some().then_some(spot)
+    }
+
+    /// Returns a number of seconds as a length of time.
+    pub(super) fn span(&self, spot: &Spot<'_>) -> Option<String> {
+        format_span(&self.plain(spot).ok()?)
     }
 
     /// Returns the values of a credential: of several of this name, the last that has some.
@@ -164,6 +186,14 @@ impl<'a> MergedConfig<'a> {
             false => Err(spot.lost(Grade::Manual, WRONG)),
         }
     }
+}
+
+/// Writes seconds as a length of time.
+fn format_span(seconds: &str) -> Option<String> {
+    const WEEK: u64 = 168 * 3_600_000;
+    let (milliseconds, _) = Amount::parse(seconds)?.units(3)?;
+    let is_right = (1..=WEEK).contains(&milliseconds);
+    is_right.then(|| duration_text(Duration::from_millis(milliseconds)))
 }
 
 /// A question about a word.

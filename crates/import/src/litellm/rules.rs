@@ -180,10 +180,6 @@ const SPENT: Fate = Fate::Info(
     Grade::Unsupported,
     "is not carried: Portcullis counts from its own ledger, so budgets begin at zero",
 );
-const TIMEOUT: Fate = Fate::Info(
-    Grade::Approximate,
-    "is written at each account without a time of its own",
-);
 const WATCHED: &str = "the access log, the metrics, the ledger and traces show what happens here";
 const ATTEMPTS: &str =
     "Portcullis has breakers, and tries other targets: `attempts` in server.yaml says how many";
@@ -353,12 +349,11 @@ const RULES: &[(Section, &[Rule])] = {
         ]),
         (LiteLlm, &[
             bound_rule("proxy-budget", "max_budget"),
-            Rule("request_timeout", Any, TIMEOUT),
+            Rule("request_timeout", Any, Carry),
         ]),
         (Router, &[
             bound_rule("guardrails", "plugins"),
-            Rule("redis_url redis_host redis_port redis_password", Any, Carry),
-            Rule("timeout stream_timeout", Any, TIMEOUT),
+            Rule("redis_url redis_host redis_port redis_password timeout stream_timeout", Any, Carry),
         ]),
         (File, &[
             info_rule("guardrails", "Portcullis does not check what texts say"),

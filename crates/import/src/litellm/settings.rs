@@ -9,6 +9,7 @@ use super::models::CatalogDraft;
 use super::node::Spot;
 use super::routing::Rules;
 use super::rules::{Section, Whose, report_field};
+use super::world::{NO_TIME, World, is_word, variable_name};
 use crate::Bound;
 use crate::notes::Grade;
 use portcullis::base::problem::looks_secret;
@@ -112,8 +113,6 @@ impl Common {
         config: &MergedConfig<'_>,
         draft: &mut CatalogDraft<'_>,
     ) {
-        const UNUSED_TIME: &str =
-            "is not used, as `litellm_settings.request_timeout` goes before it in LiteLLM";
         let rules = &mut self.rules;
         match key {
             "fallbacks" => rules.fallbacks.read(spot, draft),
@@ -143,8 +142,10 @@ impl Common {
                 self.is_user_budget_for_teams = spot.flag() != Some(false);
                 spot.report_approximate("a key of a team whose user has a budget is switched off");
             }
-            "timeout" if section == Section::Router && config.request_timeout().is_some() => {
-                spot.report_approximate(UNUSED_TIME);
+            "request_timeout" if section == Section::LiteLlm => report_time(spot, world, true),
+            "stream_timeout" if section == Section::Router => report_time(spot, world, true),
+            "timeout" if section == Section::Router => {
+                report_time(spot, world, world.request_timeout().is_none());
             }
             "database_url" if config.has_keys => spot.report_manual(REST_OF_DATABASE),
             // What cannot be read may be on.
@@ -168,6 +169,17 @@ impl Common {
             spot.report(Grade::Exact, "is `allow_ips` of each key that is imported");
             self.addresses = spot.texts();
         }
+    }
+}
+
+/// Reports a time for all entries, and whether LiteLLM uses it.
+fn report_time(spot: &Spot<'_>, world: &World<'_>, is_used: bool) {
+    const USED: &str = "is written at each account without a time of its own";
+    const UNUSED: &str =
+        "is not used, as `litellm_settings.request_timeout` goes before it in LiteLLM";
+    match world.span(spot) {
+        None => spot.report_manual(NO_TIME),
+        Some(_) => spot.report_approximate(if is_used { USED } else { UNUSED }),
     }
 }
 

@@ -143,6 +143,16 @@ fn the_time_that_is_not_used_is_named() {
         let expected = Some((Grade::Approximate, expected.to_owned()));
         assert_eq!(of_setting, expected, "{settings}: {path}");
     }
+    // One that cannot be read counts as none, and is reported once.
+    const NO_TIME: &str = "must be a number of seconds: write `timeouts` by hand";
+    let unreadable = format!("{router}\nlitellm_settings: {{ request_timeout: soon }}");
+    let imported = import_settings(&unreadable, &[]);
+    let found = findings_at(&imported, "litellm_settings.request_timeout");
+    assert_eq!(found, [(Grade::Manual, NO_TIME.to_owned())]);
+    let of_router = findings_at(&imported, "router_settings.timeout").pop();
+    assert_eq!(of_router, Some((Grade::Approximate, USED.to_owned())));
+    let catalog = catalog_of(&imported);
+    assert!(catalog.contains("total: 5s"), "{catalog}");
 }
 
 #[test]
