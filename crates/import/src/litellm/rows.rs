@@ -13,6 +13,7 @@ use super::rules::{Fate, Section, Shape, field_fate, is_off};
 use crate::notes::{Finding, Findings, Grade};
 use crate::{Bound, Given};
 use portcullis::base::problem::{Problem, quote_safely};
+use portcullis::base::units::format_count;
 use portcullis::catalog::raw::Digest;
 use portcullis::conf::yaml::Node;
 
@@ -215,7 +216,7 @@ impl Rows<'_> {
             "was not spent from a budget that is carried, so no limit counts it";
         let findings = self.findings;
         let reported: HashSet<String> = findings.list().iter().map(Finding::format_place).collect();
-        let is_new = |spot: &Spot<'_>| !spot.is_empty() && !reported.contains(&spot.format_place());
+        let is_new = |spot: &Spot<'_>| is_unreported(spot, &reported);
         let mut counts: BTreeMap<&str, (usize, Finding)> = BTreeMap::new();
         for (id, row) in self.iter() {
             let section = match id {
@@ -242,10 +243,20 @@ impl Rows<'_> {
             }
         }
         for (count, finding) in counts.into_values() {
-            let message = format!("in {count} rows: {}", finding.message);
+            let message = format!("in {}: {}", format_count(count, "row"), finding.message);
             findings.add(Finding { message, ..finding });
         }
     }
+}
+
+/// Returns whether a value that is not empty, or a part of it, has no finding.
+fn is_unreported(spot: &Spot<'_>, reported: &HashSet<String>) -> bool {
+    if spot.is_empty() || reported.contains(&spot.format_place()) {
+        return false;
+    }
+    let entries = spot.entries();
+    let mut parts = entries.iter();
+    entries.is_empty() || parts.any(|(_, part)| is_unreported(part, reported))
 }
 
 /// The thing that a row is about.

@@ -480,6 +480,22 @@ fn a_time_without_a_budget_is_reported() {
 }
 
 #[test]
+fn what_is_carried_is_not_called_left_out() {
+    for (metadata, is_rest) in [
+        (r#"{"model_rpm_limit": {"m": 3}}"#, false),
+        (r#"{"model_rpm_limit": {"m": 3}, "owner": "me"}"#, true),
+        (r#"{"tags": ["a"]}"#, false),
+    ] {
+        let of_key = key(&format!("\"models\": [], \"metadata\": {metadata}"));
+        let imported = import_settings("", &[&of_key]);
+        let message = "in 1 row: what else is in it is left out";
+        let expected = is_rest.then(|| (Grade::Unsupported, message.to_owned()));
+        let found = findings_at(&imported, "metadata");
+        assert_eq!(found, Vec::from_iter(expected), "{metadata}");
+    }
+}
+
+#[test]
 fn a_credential_without_values_hides_none() {
     let config = "model_list: [{ model_name: m, litellm_params: { model: openai/gpt-4o, litellm_credential_name: n } }]\n\
                   credential_list: [{ credential_name: n, credential_values: { api_key: os.environ/A } }, \
