@@ -76,7 +76,7 @@ fn can_show_key(section: Option<&str>, key: &str) -> bool {
     }
 }
 
-/// The habits; see [`table_rows`](crate::conf::yaml::habits::rows).
+/// The habits; see [`table_rows`](crate::conf::yaml::habits::table_rows).
 const HABITS: &str = r#"
 api_key apikey api-key key_env api_key_env env_key token auth_token bearer_token access_token secret | dialect | write `key: { env: OPENAI_API_KEY }` with the name of the variable that holds the key, or `key: { file: /path }`
 api_base base baseurl base-url api_base_url api_url url uri endpoint address host hostname azure_endpoint | dialect | write `base_url: https://api.example.com/v1`, with the API's version in it

@@ -14,7 +14,7 @@ pub(super) const KIND: FileKind = FileKind {
     habits: HABITS,
 };
 
-/// The table of habits; see [`table_rows`](crate::conf::yaml::habits::rows).
+/// The table of habits; see [`table_rows`](crate::conf::yaml::habits::table_rows).
 const HABITS: &str = r#"
 port host bind bind_address address addr listen_address listeners server | listen | write `listen: [{ address: 127.0.0.1:8080 }]`; to serve the whole network write 0.0.0.0:8080
 port host bind addr ip socket_address | h2c | write `address: 127.0.0.1:8080`, an IP address and a port
