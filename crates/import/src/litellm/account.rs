@@ -32,7 +32,7 @@ const SECRET_FILE: char = '\u{1}';
 
 /// An account with all that it is made of. Findings about what is not written stand at the entry.
 pub(super) struct Drafting<'d, 'a> {
-    pub(super) row: &'static ProviderRow,
+    pub(super) row: ProviderRow,
     pub(super) entry: &'d mut Entry<'a>,
     pub(super) config: &'d MergedConfig<'a>,
     pub(super) draft: Draft,
@@ -158,6 +158,7 @@ impl<'a> Drafting<'_, 'a> {
             Some(spot) => Some(self.world.plain(spot)?),
             None => self
                 .row
+                .litellm
                 .bases
                 .iter()
                 .find_map(|name| self.config.variable(name)),
@@ -217,7 +218,7 @@ impl<'a> Drafting<'_, 'a> {
     /// environment.
     fn without_address(&self) -> Lost {
         let mut why = "names no address (`api_base`)".to_owned();
-        let variables = self.row.bases;
+        let variables = self.row.litellm.bases;
         if !variables.is_empty() {
             let variables = variables.join(" or ");
             why.push_str(&format!(

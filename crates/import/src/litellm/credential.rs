@@ -99,8 +99,8 @@ impl Drafting<'_, '_> {
         if self.write_own_key() {
             return;
         }
-        let keys = self.row.keys;
-        let set = keys.iter().find(|name| self.config.is_set(name));
+        let keys = self.row.litellm.keys;
+        let set = keys.iter().find(|name| self.world.is_set(name));
         if let Some(name) = set.or(keys.first()) {
             self.set("key", env_reference(name));
             let message =

@@ -394,8 +394,7 @@ fn draft_account<'a>(
         draft: Draft::default(),
     };
     let draft = drafting.finish()?;
-    if provided.is_guessed {
-        let name = row.name;
+    if let Some(name) = provided.guessed {
         spot.report_approximate(format!(
             "the name says no provider: `{name}`, as LiteLLM knows it"
         ));

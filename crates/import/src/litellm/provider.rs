@@ -1,13 +1,11 @@
 //! LiteLLM's providers, by the prefix of `litellm_params.model`, and what stands for them here.
 
-use std::sync::LazyLock;
-
 use dialects::upstream::{self, Litellm};
 
 use Ours::{Dialect, Preset, Server};
 
 /// The counterpart of a provider.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy)]
 pub(super) enum Ours {
     /// A preset, with its own address.
     Preset(&'static str),
@@ -18,55 +16,48 @@ pub(super) enum Ours {
 }
 
 /// A provider of LiteLLM.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy)]
 pub(super) struct ProviderRow {
-    pub(super) name: &'static str,
     pub(super) ours: Ours,
-    /// The environment variables in which LiteLLM looks for the key if none is written.
-    pub(super) keys: Names,
-    /// The environment variables in which LiteLLM looks for the address if none is written.
-    pub(super) bases: Names,
+    /// Its names, and the variables that LiteLLM reads for it.
+    pub(super) litellm: Litellm,
 }
 
-/// The providers that have a counterpart here.
-static ALL: LazyLock<Vec<ProviderRow>> = LazyLock::new(|| {
-    let mut all = OF_OPENAI.to_vec();
-    for protocol in upstream::ALL {
-        let Litellm { names, keys, bases } = protocol.litellm;
-        all.extend(
-            names
-                .iter()
-                .map(|name| provider_row(name, Dialect(protocol.name), keys, bases)),
-        );
-    }
-    all
-});
-
-/// Those whose servers speak OpenAI's format.
+/// The providers whose servers speak OpenAI's format, each with its names, the variables of its
+/// key, and those of its address.
 #[rustfmt::skip]
 const OF_OPENAI: &[ProviderRow] = &[
-    provider_row("openai", Preset("openai"), &["OPENAI_API_KEY"], &["OPENAI_BASE_URL", "OPENAI_API_BASE"]),
-    provider_row("text-completion-openai", Preset("openai"), &["OPENAI_API_KEY"], &["OPENAI_BASE_URL", "OPENAI_API_BASE"]),
-    provider_row("groq", Preset("groq"), &["GROQ_API_KEY"], &[]),
-    provider_row("mistral", Preset("mistral"), &["MISTRAL_API_KEY"], &["MISTRAL_API_BASE"]),
-    provider_row("xai", Preset("xai"), &["XAI_API_KEY"], &["XAI_API_BASE"]),
-    provider_row("deepseek", Preset("deepseek"), &["DEEPSEEK_API_KEY"], &["DEEPSEEK_API_BASE"]),
-    provider_row("openrouter", Preset("openrouter"), &["OPENROUTER_API_KEY", "OR_API_KEY"], &["OPENROUTER_API_BASE"]),
-    provider_row("perplexity", Preset("perplexity"), &["PERPLEXITYAI_API_KEY", "PERPLEXITY_API_KEY"], &["PERPLEXITY_API_BASE"]),
-    provider_row("together_ai", Preset("together"), &["TOGETHER_API_KEY", "TOGETHER_AI_API_KEY", "TOGETHERAI_API_KEY"], &[]),
-    provider_row("fireworks_ai", Preset("fireworks"), &["FIREWORKS_API_KEY", "FIREWORKS_AI_API_KEY"], &["FIREWORKS_API_BASE"]),
-    provider_row("cerebras", Preset("cerebras"), &["CEREBRAS_API_KEY"], &["CEREBRAS_API_BASE"]),
-    provider_row("hosted_vllm", Server(Some("vllm")), &[], &["HOSTED_VLLM_API_BASE"]),
-    provider_row("lm_studio", Server(None), &[], &["LM_STUDIO_API_BASE"]),
-    provider_row("llamafile", Server(Some("llama_cpp")), &[], &["LLAMAFILE_API_BASE"]),
-    provider_row("openai_like", Server(None), &[], &["OPENAI_LIKE_API_BASE"]),
-    provider_row("custom_openai", Server(None), &[], &[]),
-    provider_row("litellm_proxy", Server(None), &["LITELLM_PROXY_API_KEY"], &["LITELLM_PROXY_API_BASE"]),
+    provider_row(Preset("openai"), &["openai", "text-completion-openai"], &["OPENAI_API_KEY"], &["OPENAI_BASE_URL", "OPENAI_API_BASE"]),
+    provider_row(Preset("groq"), &["groq"], &["GROQ_API_KEY"], &[]),
+    provider_row(Preset("mistral"), &["mistral"], &["MISTRAL_API_KEY"], &["MISTRAL_API_BASE"]),
+    provider_row(Preset("xai"), &["xai"], &["XAI_API_KEY"], &["XAI_API_BASE"]),
+    provider_row(Preset("deepseek"), &["deepseek"], &["DEEPSEEK_API_KEY"], &["DEEPSEEK_API_BASE"]),
+    provider_row(Preset("openrouter"), &["openrouter"], &["OPENROUTER_API_KEY", "OR_API_KEY"], &["OPENROUTER_API_BASE"]),
+    provider_row(Preset("perplexity"), &["perplexity"], &["PERPLEXITYAI_API_KEY", "PERPLEXITY_API_KEY"], &["PERPLEXITY_API_BASE"]),
+    provider_row(Preset("together"), &["together_ai"], &["TOGETHER_API_KEY", "TOGETHER_AI_API_KEY", "TOGETHERAI_API_KEY"], &[]),
+    provider_row(Preset("fireworks"), &["fireworks_ai"], &["FIREWORKS_API_KEY", "FIREWORKS_AI_API_KEY"], &["FIREWORKS_API_BASE"]),
+    provider_row(Preset("cerebras"), &["cerebras"], &["CEREBRAS_API_KEY"], &["CEREBRAS_API_BASE"]),
+    provider_row(Server(Some("vllm")), &["hosted_vllm"], &[], &["HOSTED_VLLM_API_BASE"]),
+    provider_row(Server(None), &["lm_studio"], &[], &["LM_STUDIO_API_BASE"]),
+    provider_row(Server(Some("llama_cpp")), &["llamafile"], &[], &["LLAMAFILE_API_BASE"]),
+    provider_row(Server(None), &["openai_like"], &[], &["OPENAI_LIKE_API_BASE"]),
+    provider_row(Server(None), &["custom_openai"], &[], &[]),
+    provider_row(Server(None), &["litellm_proxy"], &["LITELLM_PROXY_API_KEY"], &["LITELLM_PROXY_API_BASE"]),
 ];
 
 impl ProviderRow {
+    /// Finds the provider that has this name.
+    fn find(name: &str) -> Option<Self> {
+        let of_dialects = upstream::ALL.iter().map(|protocol| Self {
+            ours: Dialect(protocol.name),
+            litellm: protocol.litellm,
+        });
+        let mut all = OF_OPENAI.iter().copied().chain(of_dialects);
+        all.find(|row| row.litellm.names.contains(&name))
+    }
+
     /// Returns the dialect of its servers.
-    pub(super) fn dialect(&self) -> &'static str {
+    pub(super) fn dialect(self) -> &'static str {
         match self.ours {
             Dialect(dialect) => dialect,
             Preset(_) | Server(_) => "openai",
@@ -76,26 +67,18 @@ impl ProviderRow {
 
 type Names = &'static [&'static str];
 
-const fn provider_row(name: &'static str, ours: Ours, keys: Names, bases: Names) -> ProviderRow {
-    ProviderRow {
-        name,
-        ours,
-        keys,
-        bases,
-    }
-}
-
-fn find_provider(name: &str) -> Option<&'static ProviderRow> {
-    ALL.iter().find(|row| row.name == name)
+const fn provider_row(ours: Ours, names: Names, keys: Names, bases: Names) -> ProviderRow {
+    let litellm = Litellm { names, keys, bases };
+    ProviderRow { ours, litellm }
 }
 
 /// The provider and the model in `litellm_params.model`.
 pub(super) struct Provided<'m> {
-    pub(super) row: &'static ProviderRow,
+    pub(super) row: ProviderRow,
     /// The provider's own name for the model.
     pub(super) model: &'m str,
-    /// True if the provider follows from the model's name only.
-    pub(super) is_guessed: bool,
+    /// The name of the provider, if it follows from the model's name only.
+    pub(super) guessed: Option<&'static str>,
 }
 
 /// Finds the provider of a model as LiteLLM does: the text before the first slash, else the name of
@@ -108,14 +91,14 @@ pub(super) fn model_provider<'m>(
     const ROUTE: &str =
         "this way of Bedrock has no counterpart: Portcullis uses Converse, and Claude's own format";
     const GARDEN: &str = "Portcullis speaks to Gemini and Claude on Vertex AI only";
-    let is_guessed = custom.is_none() && !model.contains('/');
+    let mut guessed = None;
     let (provider, rest) = match (custom, model.split_once('/')) {
         (Some(custom), Some((prefix, rest))) if prefix == custom => (custom, rest),
         (Some(custom), _) => (custom, model),
         (None, Some(split)) => split,
-        (None, None) => (provider_by_name(model), model),
+        (None, None) => (*guessed.insert(provider_by_name(model)), model),
     };
-    let row = find_provider(provider).ok_or(NOT_HERE)?;
+    let row = ProviderRow::find(provider).ok_or(NOT_HERE)?;
     let without = |prefix: &str| rest.strip_prefix(prefix);
     let model = match row.dialect() {
         "bedrock" => without("converse/").or(without("invoke/")).unwrap_or(rest),
@@ -133,7 +116,7 @@ pub(super) fn model_provider<'m>(
         _ => Ok(Provided {
             row,
             model,
-            is_guessed,
+            guessed,
         }),
     }
 }
