@@ -181,7 +181,7 @@ impl<'k> Importer<'k, '_> {
 
     /// Takes one key.
     fn take_key(&mut self, row: Spot<'k>, imported: &mut Imported) {
-        const LEFT_OUT: &str =
+        const UNUSED_LIMITS: &str =
             "limits of models that are not here are left out: the key cannot use those models";
         const NO_BUDGET: &str = "names a budget that is not in the files: save /budget/list too";
         imported.keys.0 += 1;
@@ -222,7 +222,7 @@ impl<'k> Importer<'k, '_> {
         let usable = Usable::new(&of_caller, &models);
         limits.add_model_limits(&self.known, &usable);
         if limits.assign_to_models(&self.known, &usable) {
-            row.report_approximate(LEFT_OUT);
+            row.report_approximate(UNUSED_LIMITS);
         }
         let mut key = KeyDraft {
             unpriced: self.find_unpriced([of_caller, models.clone()], &usable),
