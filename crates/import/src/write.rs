@@ -50,8 +50,8 @@ pub(super) struct EntryOut {
     /// The places that it was made from; of many, the first.
     pub(super) source_place: String,
     pub(super) fields: Fields,
-    /// The section below it, such as `keys`.
-    pub(super) below: Option<Section<Vec<EntryOut>>>,
+    /// The entries below it: the keys of a caller.
+    pub(super) below: Option<Vec<EntryOut>>,
 }
 
 /// A section of a file, with its name.
@@ -134,8 +134,8 @@ impl Writer<'_> {
         for (field, value) in &entry.fields.0 {
             self.field(indent + 2, field, value);
         }
-        if let Some((name, entries)) = &entry.below {
-            self.section(indent + 2, &format!("{path}.{name}"), entries);
+        if let Some(keys) = &entry.below {
+            self.section(indent + 2, &format!("{path}.keys"), keys);
         }
     }
 

@@ -395,7 +395,7 @@ impl<'k> Importer<'k, '_> {
                     .map(Spot::format_place)
                     .unwrap_or_default(),
                 fields,
-                below: Some(("keys", caller.keys)),
+                below: Some(caller.keys),
             });
         }
         entries
