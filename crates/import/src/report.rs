@@ -252,3 +252,97 @@ fn stopped_json(stopped: &Stopped) -> Value {
     let bound = &stopped.bound;
     json!({ "key": stopped.key, "loosen": bound.name(), "why": bound.why })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Checked;
+
+    fn stopped(key: &str, word: Option<&'static str>) -> Stopped {
+        let bound = Bound {
+            field: "max_budget".to_owned(),
+            word,
+            why: "`max_budget` is for life".to_owned(),
+        };
+        Stopped {
+            key: key.to_owned(),
+            bound,
+        }
+    }
+
+    #[test]
+    fn programs_read_the_report_by_these_names() {
+        let exact = Finding {
+            file: "config.yaml".to_owned(),
+            line: Some(3),
+            path: "model_list[0]".to_owned(),
+            grade: Grade::Exact,
+            message: String::new(),
+            became: "models.m".to_owned(),
+            unset: None,
+            after: None,
+        };
+        let left_out = Finding {
+            line: None,
+            grade: Grade::Manual,
+            message: "names no address".to_owned(),
+            became: String::new(),
+            unset: Some("BASE".to_owned()),
+            ..exact.clone()
+        };
+        let error = Problem {
+            file: "catalog.yaml".to_owned(),
+            line: Some(1),
+            path: "models.m".to_owned(),
+            message: "has no target".to_owned(),
+        };
+        let warning = Problem::of_file("server.yaml".to_owned(), "is short");
+        let imported = Imported {
+            files: vec![("catalog.yaml".to_owned(), "models: {}\n".to_owned())],
+            findings: vec![exact, left_out],
+            stopped: vec![stopped("a/b", Some("budgets")), stopped("a/c", None)],
+            keys: (3, 1),
+            check: Checked {
+                errors: vec![error],
+                warnings: vec![warning],
+            },
+            secrets: vec!["file secrets/m".to_owned()],
+            ..Imported::default()
+        };
+        let expected = json!({
+            "counts": { "exact": 1, "approximate": 0, "unsupported": 0, "manual": 1 },
+            "keys": { "found": 3, "work": 1 },
+            "findings": [
+                {
+                    "file": "config.yaml", "line": 3, "path": "model_list[0]", "grade": "exact",
+                    "what": "", "became": "models.m",
+                },
+                {
+                    "file": "config.yaml", "line": null, "path": "model_list[0]", "grade": "manual",
+                    "what": "names no address", "became": null,
+                },
+            ],
+            "switched_off": [
+                { "key": "a/b", "loosen": "max_budget", "why": "`max_budget` is for life" },
+                { "key": "a/c", "loosen": null, "why": "`max_budget` is for life" },
+            ],
+            "steps": [
+                "set BASE and import again, for what is left out without it: config.yaml model_list[0]",
+                "mend what `errors of check` lists: 1 error",
+                "mend what switched keys off, or drop these bounds with `--loosen`: 2 keys",
+                "give the gateway what `secrets that the gateway needs` lists: 1 secret",
+            ],
+            "secrets": ["file secrets/m"],
+            "check": {
+                "errors": [
+                    { "file": "catalog.yaml", "line": 1, "path": "models.m", "what": "has no target" },
+                ],
+                "warnings": [
+                    { "file": "server.yaml", "line": null, "path": "", "what": "is short" },
+                ],
+            },
+            "files": ["catalog.yaml"],
+        });
+        assert_eq!(imported.json(), expected);
+    }
+}
