@@ -3,10 +3,9 @@
 
 use super::address::{dialect_url, host_label, is_open, is_plain};
 use super::entry::Entry;
-use super::merged_config::{ENVIRON, MergedConfig, is_word, variable_name};
+use super::merged_config::{ENVIRON, MergedConfig, NO_TIME, is_word, variable_name};
 use super::node::{Lost, Spot};
 use super::provider::{Ours, ProviderRow};
-use super::world::{ENVIRON, NO_TIME, World, is_word, variable_name};
 use crate::notes::{Finding, Grade};
 use crate::write::Fields;
 use portcullis::base::problem::looks_secret;
@@ -155,7 +154,7 @@ impl<'a> Drafting<'_, 'a> {
             }
         };
         let text = match &written {
-            Some(spot) => Some(self.world.plain(spot)?),
+            Some(spot) => Some(self.config.plain(spot)?),
             None => self
                 .row
                 .litellm
@@ -274,8 +273,8 @@ impl<'a> Drafting<'_, 'a> {
         const OF_WHOLE_ANSWERS: &str = "is `timeouts.total` of whole answers, for all attempts together; streams have `stream_timeout`";
         const OF_STREAMS: &str =
             "is `timeouts.first_byte` and `idle`: LiteLLM counts each read of a stream";
-        let of_streams = self.read_timeout("stream_timeout", self.world.stream_timeout());
-        let of_all = self.read_timeout("timeout", self.world.timeout());
+        let of_streams = self.read_timeout("stream_timeout", self.config.stream_timeout());
+        let of_all = self.read_timeout("timeout", self.config.timeout());
         let mut times = Fields::default();
         if let Some((_, span)) = of_streams.as_ref().or(of_all.as_ref()) {
             times.set("first_byte", span.as_str());
@@ -303,7 +302,7 @@ impl<'a> Drafting<'_, 'a> {
         of_all: Option<Spot<'a>>,
     ) -> Option<(Spot<'a>, String)> {
         let spot = self.take(field).or(of_all)?;
-        let span = self.world.span(&spot);
+        let span = self.config.span(&spot);
         if span.is_none() {
             spot.report_manual(NO_TIME);
         }

@@ -100,7 +100,7 @@ impl Drafting<'_, '_> {
             return;
         }
         let keys = self.row.litellm.keys;
-        let set = keys.iter().find(|name| self.world.is_set(name));
+        let set = keys.iter().find(|name| self.config.is_set(name));
         if let Some(name) = set.or(keys.first()) {
             self.set("key", env_reference(name));
             let message =

@@ -187,16 +187,16 @@ impl Limits {
 
     /// Adds the limits of some models for each key that may use them. A key that has limits of
     /// single models of its own has these only, as in LiteLLM.
-    pub(super) fn add_groups(&mut self, known: &Known<'_, '_>, usable: &Usable) {
-        let groups = known.binding(usable);
+    pub(super) fn add_model_limits(&mut self, known: &Known<'_, '_>, usable: &Usable) {
+        let models = known.binding(usable);
         for (theirs, ours) in LIMITS_OF_KEYS {
             let mut written = self.written.values();
             if written.any(|counts| counts.get(ours).is_some()) {
                 continue;
             }
-            for group in &groups {
-                if let Some(number) = group.key_limits.limits.get(ours) {
-                    self.written_for(&group.name, theirs).tighten(ours, number);
+            for model in &models {
+                if let Some(number) = model.key_limits.limits.get(ours) {
+                    self.written_for(&model.name, theirs).tighten(ours, number);
                 }
             }
         }
@@ -230,7 +230,9 @@ impl Limits {
                         let limits = self.models.entry(id.to_owned()).or_default();
                         limits.tighten(ours, *number);
                     }
-                    (Some(_), _) => self.bounds.add(Bound::because(theirs, "budgets", SEVERAL)),
+                    (Some(_), _) => self
+                        .bounds
+                        .add(Bound::with_reason(theirs, "budgets", SEVERAL)),
                 }
             }
         }

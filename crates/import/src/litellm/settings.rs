@@ -4,12 +4,11 @@ use std::net::IpAddr;
 
 use super::account::{env_reference, name_files, secret_file};
 use super::bound::setting_bound;
-use super::merged_config::{MergedConfig, is_word, variable_name};
+use super::merged_config::{MergedConfig, NO_TIME, is_word, variable_name};
 use super::models::CatalogDraft;
 use super::node::Spot;
 use super::routing::Rules;
 use super::rules::{Section, Whose, report_field};
-use super::world::{NO_TIME, World, is_word, variable_name};
 use crate::Bound;
 use crate::notes::Grade;
 use portcullis::base::problem::looks_secret;
@@ -142,10 +141,10 @@ impl Common {
                 self.is_user_budget_for_teams = spot.flag() != Some(false);
                 spot.report_approximate("a key of a team whose user has a budget is switched off");
             }
-            "request_timeout" if section == Section::LiteLlm => report_time(spot, world, true),
-            "stream_timeout" if section == Section::Router => report_time(spot, world, true),
+            "request_timeout" if section == Section::LiteLlm => report_time(spot, config, true),
+            "stream_timeout" if section == Section::Router => report_time(spot, config, true),
             "timeout" if section == Section::Router => {
-                report_time(spot, world, world.request_timeout().is_none());
+                report_time(spot, config, config.request_timeout().is_none());
             }
             "database_url" if config.has_keys => spot.report_manual(REST_OF_DATABASE),
             // What cannot be read may be on.
@@ -173,11 +172,11 @@ impl Common {
 }
 
 /// Reports a time for all entries, and whether LiteLLM uses it.
-fn report_time(spot: &Spot<'_>, world: &World<'_>, is_used: bool) {
+fn report_time(spot: &Spot<'_>, config: &MergedConfig<'_>, is_used: bool) {
     const USED: &str = "is written at each account without a time of its own";
     const UNUSED: &str =
         "is not used, as `litellm_settings.request_timeout` goes before it in LiteLLM";
-    match world.span(spot) {
+    match config.span(spot) {
         None => spot.report_manual(NO_TIME),
         Some(_) => spot.report_approximate(if is_used { USED } else { UNUSED }),
     }
