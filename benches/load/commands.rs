@@ -7,7 +7,7 @@ use std::process::Command;
 
 use crate::mock;
 use crate::row::{MODULES, Row};
-use crate::subject::{BINARY, CALLER_KEY, KEY_VARIABLE, World};
+use crate::subject::{CALLER_KEY, KEY_VARIABLE, World, program};
 
 /// Where a subject runs: its folder and ports, and the upstream.
 pub struct Place<'a> {
@@ -35,7 +35,7 @@ pub fn portcullis(place: &Place<'_>) -> Result<Command, String> {
     write(&folder.join("conf/server.yaml"), &server)?;
     write(&folder.join("conf/catalog.yaml"), &catalog(place)?)?;
     fs::create_dir_all(folder.join("conf/catalog.d")).map_err(|e| e.to_string())?;
-    let mut command = Command::new(BINARY);
+    let mut command = Command::new(program());
     command
         .args(["serve", "--conf"])
         .arg(folder.join("conf"))
@@ -53,7 +53,7 @@ fn catalog(place: &Place<'_>) -> Result<String, String> {
     let key = place.folder.join("key");
     write(&key, CALLER_KEY)?;
     let key = fs::File::open(&key).map_err(|e| e.to_string())?;
-    let hash = Command::new(BINARY)
+    let hash = Command::new(program())
         .args(["key", "hash"])
         .stdin(key)
         .output()

@@ -17,7 +17,7 @@ use crate::mock;
 use crate::process::Process;
 use crate::report::{Report, quantile};
 use crate::row::Row;
-use crate::subject::{BINARY, KEY_VARIABLE, Subject};
+use crate::subject::{KEY_VARIABLE, Subject, program};
 use crate::wire::Wire;
 use crate::{Bench, Plan};
 
@@ -139,7 +139,7 @@ pub async fn measure_large_catalog(bench: &Bench<'_>, report: &mut Report) -> Re
         fs::copy(conf.join(file), checked.join(file)).map_err(|e| format!("{file}: {e}"))?;
     }
     let start = Instant::now();
-    let mut command = Command::new(BINARY);
+    let mut command = Command::new(program());
     command
         .args(["check", "--conf"])
         .arg(&checked)

@@ -7,7 +7,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use crate::Plan;
-use crate::subject::BINARY;
+use crate::subject::program;
 
 /// Where Debian's packages have Lua for nginx (`libnginx-mod-http-lua` and `lua-cjson`).
 pub const MODULES: [&str; 2] = [
@@ -126,7 +126,7 @@ impl Row {
     pub fn version(self) -> String {
         match self {
             Row::Direct => String::new(),
-            Row::Portcullis => first_line(Command::new(BINARY).arg("--version")),
+            Row::Portcullis => first_line(Command::new(program()).arg("--version")),
             Row::Bare => LOCK
                 .split_once("name = \"pingora\"\nversion = \"")
                 .and_then(|(_, rest)| rest.split_once('"'))

@@ -1,6 +1,7 @@
 //! A subject is a row that is running: the mock alone, the gateway, a bare proxy on Pingora, nginx
 //! with Lua, or another gateway.
 
+use std::ffi::OsString;
 use std::fs;
 use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
@@ -14,8 +15,12 @@ use crate::mock::{self, Mock};
 use crate::process::Process;
 use crate::row::Row;
 
-/// The gateway under test.
-pub const BINARY: &str = env!("CARGO_BIN_EXE_portcullis");
+/// Returns the gateway under test: the one that was built with this benchmark, or another build of
+/// it, in `PROGRAM`.
+pub fn program() -> OsString {
+    std::env::var_os("PROGRAM").unwrap_or_else(|| env!("CARGO_BIN_EXE_portcullis").into())
+}
+
 /// The variable in which the catalog finds the upstream's key.
 pub const KEY_VARIABLE: &str = "PORTCULLIS_LOAD_UPSTREAM_KEY";
 pub const CALLER_KEY: &str = "sk-load-caller-0001";

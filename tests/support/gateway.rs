@@ -7,6 +7,7 @@
 //! left except idle ones to upstreams, and no other descriptor is new. SIGTERM ends the process at
 //! once with code 0.
 
+use std::ffi::OsString;
 use std::fmt::Display;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -30,6 +31,11 @@ use super::{
 
 /// The binary under test.
 pub const BINARY: &str = env!("CARGO_BIN_EXE_portcullis");
+
+/// Returns the program that serves: the binary under test, or another build of it, in `PROGRAM`.
+fn served_program() -> OsString {
+    std::env::var_os("PROGRAM").unwrap_or_else(|| BINARY.into())
+}
 
 /// One access line.
 pub type Line = Value;
@@ -242,7 +248,10 @@ impl Place {
             let address = self.listeners[0].to_string();
             command.arg(embedding_program()).arg(address).arg(conf);
         } else {
-            command.args([BINARY, "serve", "--conf"]).arg(conf);
+            command
+                .arg(served_program())
+                .args(["serve", "--conf"])
+                .arg(conf);
         }
         command
             .env("RUST_BACKTRACE", "1")
