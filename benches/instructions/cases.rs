@@ -345,10 +345,11 @@ impl Case {
             Kind::Row => (PORTION, 17 * PORTION, 1),
         };
         let difference = || self.count_difference(folder, few, many, parts);
-        let counts = match self.kind {
+        let counts = if let Kind::Missed = self.kind {
             // Which lines of a cache collide depends on addresses, which differ from run to run.
-            Kind::Missed => middle_counts([difference()?, difference()?, difference()?]),
-            _ => difference()?,
+            middle_counts([difference()?, difference()?, difference()?])
+        } else {
+            difference()?
         };
         Ok(self.named(counts))
     }
