@@ -16,9 +16,9 @@ use crate::process::Process;
 use crate::row::Row;
 
 /// Returns the gateway under test: the one that was built with this benchmark, or another build of
-/// it, in `PROGRAM`.
+/// it, at the path in `SERVED_PROGRAM`.
 pub fn program() -> OsString {
-    std::env::var_os("PROGRAM").unwrap_or_else(|| env!("CARGO_BIN_EXE_portcullis").into())
+    std::env::var_os("SERVED_PROGRAM").unwrap_or_else(|| env!("CARGO_BIN_EXE_portcullis").into())
 }
 
 /// The variable in which the catalog finds the upstream's key.

@@ -43,7 +43,7 @@ int main(int count, char **words) {
 }
 """
 # What changes the packages, whoever makes them, is not taken over.
-ENVIRONMENT = {name: value for name, value in os.environ.items() if name not in ("SOURCE_DATE_EPOCH", "PROGRAM")}
+ENVIRONMENT = {name: value for name, value in os.environ.items() if name not in ("SOURCE_DATE_EPOCH", "PROGRAM", "PROFILE")}
 # Builds the program in a third of the time: what it is linked with is the same. The profile is of a program that is optimised.
 QUICK = {"PROFILE": "none", "CARGO_PROFILE_RELEASE_OPT_LEVEL": "0", "CARGO_PROFILE_RELEASE_LTO": "off", "CARGO_PROFILE_RELEASE_CODEGEN_UNITS": "16"}
 
@@ -103,6 +103,8 @@ class ReleaseTest(unittest.TestCase):
     def test_a_profile_of_another_compiler_is_refused(self):
         compiler = self.clone / "packaging/profile/compiler"
         self.assertEqual(compiler.read_text(), run("rustc", "--version"), "run packaging/profile/make.sh")
+        version = (self.clone / "packaging/profile/version").read_text()
+        self.assertIn(version, (self.clone / "Cargo.toml").read_text(), "run packaging/profile/make.sh")
         compiler.write_text("rustc 1.0.0\n")
         done = release(self.clone, self.folder / "out")
         self.assertNotEqual(done.returncode, 0)
