@@ -306,9 +306,7 @@ impl Series {
         let mut state = self.0.lock();
         let newest = state.buckets.back().map(|bucket| bucket.step);
         let is_kept = newest.is_some_and(|newest| !is_too_old(moment.step, newest));
-        // What a late thread added is in a later step.
-        let mut later = state.buckets.iter_mut();
-        if is_kept && let Some(bucket) = later.find(|bucket| bucket.step >= moment.step) {
+        if is_kept && let Some(bucket) = state.find_bucket(moment.step) {
             bucket.sums.requests = bucket.sums.requests.saturating_sub(1);
         }
         if let Some(faults) = &mut state.faults {
@@ -418,9 +416,8 @@ impl Series {
 }
 
 impl SeriesState {
-    /// Returns the bucket of a step.
+    /// Returns the bucket in which a step counts, and adds it if the step is the newest.
     fn bucket(&mut self, step: u64) -> Option<&mut Bucket> {
-        // A thread that read the clock earlier may come later: it counts in the newest step.
         if self.buckets.back().is_none_or(|last| last.step < step) {
             let old = self
                 .buckets
@@ -433,7 +430,14 @@ impl SeriesState {
                 ..Bucket::default()
             });
         }
-        self.buckets.back_mut()
+        self.find_bucket(step)
+    }
+
+    /// Returns the bucket in which a step counts. A thread that read the clock earlier may come
+    /// later: if its step has no bucket, it counts in the first later step that has one.
+    fn find_bucket(&mut self, step: u64) -> Option<&mut Bucket> {
+        let index = self.buckets.partition_point(|bucket| bucket.step < step);
+        self.buckets.get_mut(index)
     }
 
     /// Returns the buckets of the last `time`, the newest first.

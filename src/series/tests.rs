@@ -132,7 +132,7 @@ fn only_an_answer_ends_failures_in_a_row() {
 }
 
 #[test]
-fn the_late_thread_counts_in_the_last_step() {
+fn a_late_request_counts_in_the_next_kept_step() {
     let (series, now) = (
         Series::default(),
         Instant::now() + Duration::from_secs(1_000),
@@ -149,6 +149,31 @@ fn the_late_thread_counts_in_the_last_step() {
 }
 
 #[test]
+fn a_late_request_leaves_its_own_step() {
+    let (series, now) = (
+        Series::default(),
+        Instant::now() + Duration::from_secs(1_000),
+    );
+    let one = Sums {
+        requests: 1,
+        ..Sums::default()
+    };
+    let moment = StepMoment::from_instant(now);
+    series.add(&one, None, moment);
+    series.add(&one, None, StepMoment::from_instant(now + STEP));
+    series.add(&one, None, moment);
+    assert_eq!(count_requests(&series, now + STEP), [2, 1]);
+    series.take_back(moment);
+    assert_eq!(count_requests(&series, now + STEP), [1, 1]);
+}
+
+/// Returns the requests of the last two steps.
+fn count_requests(series: &Series, now: Instant) -> [u32; 2] {
+    let buckets = series.buckets(2, now);
+    [buckets[0].sums.requests, buckets[1].sums.requests]
+}
+
+#[test]
 fn a_request_leaves_the_step_it_was_added_to() {
     let (series, now) = (
         Series::default(),
@@ -162,9 +187,7 @@ fn a_request_leaves_the_step_it_was_added_to() {
     series.add(&one, None, moment);
     series.add(&one, None, StepMoment::from_instant(now + STEP));
     series.take_back(moment);
-    let buckets = series.buckets(2, now + STEP);
-    let counts: Vec<u32> = buckets.iter().map(|bucket| bucket.sums.requests).collect();
-    assert_eq!(counts, [0, 1]);
+    assert_eq!(count_requests(&series, now + STEP), [0, 1]);
     // Its step is not kept any more.
     let later = now + STEP * 60;
     series.add(&one, None, StepMoment::from_instant(later));
