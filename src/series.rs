@@ -130,6 +130,21 @@ impl Sums {
         self.nano_usd = self.nano_usd.saturating_add(other.nano_usd);
         self.writing_ms = self.writing_ms.saturating_add(other.writing_ms);
     }
+
+    /// Subtracts sums that were added. Only the range of waits stays: it does not show of whom.
+    fn subtract(&mut self, other: &Sums) {
+        self.requests = self.requests.saturating_sub(other.requests);
+        self.by_caller = self.by_caller.saturating_sub(other.by_caller);
+        self.by_upstream = self.by_upstream.saturating_sub(other.by_upstream);
+        self.by_us = self.by_us.saturating_sub(other.by_us);
+        self.given_up = self.given_up.saturating_sub(other.given_up);
+        self.left = self.left.saturating_sub(other.left);
+        self.shed = self.shed.saturating_sub(other.shed);
+        self.unpriced = self.unpriced.saturating_sub(other.unpriced);
+        self.output_tokens = self.output_tokens.saturating_sub(other.output_tokens);
+        self.nano_usd = self.nano_usd.saturating_sub(other.nano_usd);
+        self.writing_ms = self.writing_ms.saturating_sub(other.writing_ms);
+    }
 }
 
 /// The shortest and the longest of some waits, in milliseconds.
@@ -300,14 +315,17 @@ impl Series {
         }
     }
 
-    /// Takes out one request that was added at this moment and did not fail: its answer is used
-    /// after all, so it will be counted again.
-    pub fn take_back(&self, moment: StepMoment) {
+    /// Takes out one request that was added so and did not fail: its answer is used after all, so
+    /// it will be counted again.
+    pub fn take_back(&self, ended: &Sums, first_token: Option<Duration>, moment: StepMoment) {
         let mut state = self.0.lock();
         let newest = state.buckets.back().map(|bucket| bucket.step);
         let is_kept = newest.is_some_and(|newest| !is_too_old(moment.step, newest));
         if is_kept && let Some(bucket) = state.find_bucket(moment.step) {
-            bucket.sums.requests = bucket.sums.requests.saturating_sub(1);
+            bucket.sums.subtract(ended);
+            if let Some(time) = first_token {
+                bucket.first_tokens.remove(time);
+            }
         }
         if let Some(faults) = &mut state.faults {
             faults.take_back(moment.since_start_ms);

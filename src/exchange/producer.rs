@@ -63,7 +63,7 @@ use http::HeaderValue;
 use opening::{Gained, Opened, WholeAnswer};
 pub use request::{KeyRights, Request, Sent};
 use slices::Sliced;
-use state::{Declined, ProducerState, Race, Running, Streaming, Try};
+use state::{Counted, Declined, ProducerState, Race, Running, Streaming, Try};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
@@ -465,13 +465,19 @@ impl<'x> Producer<'x> {
             running,
             opened,
             noted,
-            counted_at,
+            counted,
         } = *declined;
         // The trail lists the attempt again when it ends.
         let Tried { labels, .. } = self.attempts.trail.remove(noted);
         let attempt = &running.attempt;
         attempt.progress.lock().labels = labels;
-        attempt.candidate.health.series.take_back(counted_at);
+        let Counted {
+            sums,
+            first_token,
+            moment,
+        } = counted;
+        let series = &attempt.candidate.health.series;
+        series.take_back(&sums, first_token, moment);
         self.request
             .meter
             .note_wanted(attempt.candidate, &attempt.progress, &self.attempts.trail);

@@ -144,7 +144,7 @@ fn a_late_request_counts_in_the_next_kept_step() {
     series.add(&one, None, StepMoment::from_instant(now + STEP));
     series.add(&one, None, StepMoment::from_instant(now));
     assert_eq!(series.recent_sums(STEP, now + STEP).requests, 2);
-    series.take_back(StepMoment::from_instant(now));
+    series.take_back(&one, None, StepMoment::from_instant(now));
     assert_eq!(series.recent_sums(STEP, now + STEP).requests, 1);
 }
 
@@ -163,7 +163,7 @@ fn a_late_request_leaves_its_own_step() {
     series.add(&one, None, StepMoment::from_instant(now + STEP));
     series.add(&one, None, moment);
     assert_eq!(count_requests(&series, now + STEP), [2, 1]);
-    series.take_back(moment);
+    series.take_back(&one, None, moment);
     assert_eq!(count_requests(&series, now + STEP), [1, 1]);
 }
 
@@ -186,13 +186,37 @@ fn a_request_leaves_the_step_it_was_added_to() {
     let moment = StepMoment::from_instant(now);
     series.add(&one, None, moment);
     series.add(&one, None, StepMoment::from_instant(now + STEP));
-    series.take_back(moment);
+    series.take_back(&one, None, moment);
     assert_eq!(count_requests(&series, now + STEP), [0, 1]);
     // Its step is not kept any more.
     let later = now + STEP * 60;
     series.add(&one, None, StepMoment::from_instant(later));
-    series.take_back(moment);
+    series.take_back(&one, None, moment);
     assert_eq!(series.recent_sums(STEP, later).requests, 1);
+}
+
+#[test]
+fn nothing_is_left_of_a_request_taken_back() {
+    let (series, now) = (
+        Series::default(),
+        Instant::now() + Duration::from_secs(1_000),
+    );
+    let one = Sums {
+        requests: 1,
+        output_tokens: 7,
+        writing_ms: 500,
+        ..Sums::default()
+    };
+    let (second, moment) = (Some(Duration::from_secs(1)), StepMoment::from_instant(now));
+    series.add(&one, second, moment);
+    series.take_back(&one, second, moment);
+    assert_eq!(series.buckets(1, now), [Bucket::default()]);
+    // Of two that are alike, one stays.
+    series.add(&one, second, moment);
+    let alone = series.buckets(1, now);
+    series.add(&one, second, moment);
+    series.take_back(&one, second, moment);
+    assert_eq!(series.buckets(1, now), alone);
 }
 
 #[test]
@@ -254,6 +278,11 @@ fn a_series_knows_what_followed_the_last_failure() {
         blame.iter().for_each(|blame| sums.count_failure(*blame));
         series.add(&sums, None, moment(second));
     };
+    let one = Sums {
+        requests: 1,
+        ..Sums::default()
+    };
+    let take_back = |second: u64| series.take_back(&one, None, moment(second));
     let at = |second: u64| Some(moment(second).since_start_ms());
     add(None, 0);
     assert_eq!(series.faults(), FaultCounts::default());
@@ -296,10 +325,10 @@ fn a_series_knows_what_followed_the_last_failure() {
             ..FaultCounts::default()
         }
     );
-    series.take_back(moment(5));
-    series.take_back(moment(4));
+    take_back(5);
+    take_back(4);
     // Before the last failure: it does not count since then.
-    series.take_back(moment(1));
+    take_back(1);
     let none = FaultCount {
         requests_since: 1,
         successes_since: 0,

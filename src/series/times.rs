@@ -17,8 +17,16 @@ pub struct Times(Vec<(u8, u32)>);
 impl Times {
     /// Counts a time.
     pub fn record(&mut self, time: Duration) {
-        let bucket = u8::try_from(bucket_index(time)).unwrap_or(u8::MAX);
-        self.add_count(bucket, 1);
+        self.add_count(bucket_number(time), 1);
+    }
+
+    /// Takes out a time that was counted.
+    pub fn remove(&mut self, time: Duration) {
+        let bucket = bucket_number(time);
+        if let Some((_, count)) = self.0.iter_mut().find(|(known, _)| *known == bucket) {
+            *count = count.saturating_sub(1);
+        }
+        self.0.retain(|(_, count)| *count > 0);
     }
 
     /// Adds the counts of another step.
@@ -43,6 +51,11 @@ impl Times {
             }
         }
     }
+}
+
+/// Returns the bucket of a time, as it is kept.
+fn bucket_number(time: Duration) -> u8 {
+    u8::try_from(bucket_index(time)).unwrap_or(u8::MAX)
 }
 
 /// Returns the time under which a share `q` of the times stayed. `counts` are the numbers of times

@@ -113,7 +113,7 @@ impl<'x> Producer<'x> {
         }
         if opened.declined && self.search.has_candidate_for(Reach::Declined) {
             let noted = self.attempts.trail.len();
-            let counted_at = self.note(
+            let counted = self.note(
                 &running.attempt,
                 "declined",
                 Some(200),
@@ -124,7 +124,7 @@ impl<'x> Producer<'x> {
                 running,
                 opened,
                 noted,
-                counted_at,
+                counted,
             });
             declined.release();
             if let Some(reserve) = self.state.reserve() {

@@ -3,7 +3,7 @@
 
 use super::Producer;
 use super::progress::AttemptTimes;
-use super::state::Try;
+use super::state::{Counted, Try};
 use crate::account::breaker::BreakerState;
 use crate::account::failure::{self, Class, Facts, Failure, Setback};
 use crate::account::health::Why;
@@ -321,14 +321,14 @@ impl<'x> Producer<'x> {
     }
 
     /// Adds an attempt to the trail, and counts it. `unused` is the usage that may be charged for
-    /// an answer that nobody got. Returns the moment at which it is counted.
+    /// an answer that nobody got. Returns what is counted for its target.
     pub(super) fn note(
         &mut self,
         attempt: &Try<'_>,
         outcome: &'static str,
         status: Option<u16>,
         unused: Option<Usage>,
-    ) -> StepMoment {
+    ) -> Counted {
         let candidate = attempt.candidate;
         if let Some(name) = unused.unwrap_or(self.usage).doubted
             && candidate.state().record_impossible_count(Clock::now())
@@ -347,7 +347,7 @@ impl<'x> Producer<'x> {
             first_byte,
         } = attempt.progress.times();
         let took = self.time_since(attempt.began);
-        let counted_at = self.count(attempt, unused.unwrap_or(self.usage), first_byte, took);
+        let counted = self.count(attempt, unused.unwrap_or(self.usage), first_byte, took);
         let (span, labels, resent) = attempt.progress.take_trace_facts();
         self.attempts.trail.push(Tried {
             account: candidate.account().id.clone(),
@@ -375,23 +375,23 @@ impl<'x> Producer<'x> {
         self.request
             .meter
             .note_end(&attempt.progress, used, &self.attempts.trail);
-        counted_at
+        counted
     }
 
-    /// Counts an attempt for its target, at the moment that is returned. `first` is the time until
-    /// the answer began.
+    /// Counts an attempt for its target, and returns what is counted. `first` is the time until the
+    /// answer began.
     fn count(
         &self,
         attempt: &Try<'_>,
         usage: Usage,
         first: Option<Duration>,
         took: Duration,
-    ) -> StepMoment {
+    ) -> Counted {
         // Tokens of which nothing is seen were written at an unknown speed.
         let tokens = if first.is_some() { usage.completion } else { 0 };
-        let first = first.filter(|_| self.request.envelope.stream);
+        let first_token = first.filter(|_| self.request.envelope.stream);
         let writing = if tokens > 0 {
-            took.saturating_sub(first.unwrap_or_default())
+            took.saturating_sub(first_token.unwrap_or_default())
         } else {
             Duration::ZERO
         };
@@ -408,7 +408,12 @@ impl<'x> Producer<'x> {
         };
         let ended = Clock::time_at((attempt.began + took).into_std());
         let moment = StepMoment::from_instant(ended);
-        attempt.candidate.health.series.add(&sums, first, moment);
-        moment
+        let series = &attempt.candidate.health.series;
+        series.add(&sums, first_token, moment);
+        Counted {
+            sums,
+            first_token,
+            moment,
+        }
     }
 }

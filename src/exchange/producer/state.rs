@@ -11,12 +11,13 @@ use crate::account::failure::Failure;
 use crate::account::target_health::AttemptGuard;
 use crate::exchange::attempt::Attempt;
 use crate::plan::Candidate;
-use crate::series::StepMoment;
+use crate::series::{StepMoment, Sums};
 use dialects::neutral::Losses;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 use tokio::time::Instant;
 
 /// The state.
@@ -73,8 +74,16 @@ pub(super) struct Declined<'x> {
     pub(super) opened: Opened,
     /// The attempt's place in the trail.
     pub(super) noted: usize,
-    /// The moment at which the attempt was counted for its target.
-    pub(super) counted_at: StepMoment,
+    /// What was counted of the attempt for its target.
+    pub(super) counted: Counted,
+}
+
+/// What is counted of an attempt for its target, and at which moment.
+pub(super) struct Counted {
+    pub(super) sums: Sums,
+    /// The time to the first token, if the answer is a stream.
+    pub(super) first_token: Option<Duration>,
+    pub(super) moment: StepMoment,
 }
 
 impl Declined<'_> {
