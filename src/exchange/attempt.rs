@@ -59,8 +59,8 @@ pub struct Attempt {
     head_failed: bool,
     /// The time until there was a connection.
     pub connected: Duration,
-    /// The time at which the request's last byte was sent; before that, the time at which sending
-    /// began.
+    /// The time at which the request's last byte was sent. Before that: with HTTP/2 the time at
+    /// which sending began, else the time at which the attempt began.
     pub sent: Instant,
 }
 

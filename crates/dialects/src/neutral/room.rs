@@ -15,7 +15,7 @@ const MEDIA_FRAME: usize = 128;
 
 impl Request<'_> {
     /// Returns about the number of bytes that the request takes, in whichever dialect. It is too
-    /// large rather than too small.
+    /// small only if much is escaped.
     pub fn room(&self) -> usize {
         self.messages.iter().map(message_room).sum::<usize>()
             + self.tools.iter().map(tool_room).sum::<usize>()
