@@ -151,11 +151,11 @@ fn connect(path: &Path, file_use: FileUse) -> rusqlite::Result<Connection> {
 }
 
 /// Writes the URI by which SQLite reads a file as one that does not change. All bytes but plain
-/// ones are encoded, so a path need not be UTF-8.
+/// ones are encoded, so a path need not be UTF-8, and may begin with `//`.
 fn format_immutable_uri(path: &Path) -> String {
     let mut uri = "file:".to_owned();
     for byte in path.as_os_str().as_bytes() {
-        if byte.is_ascii_alphanumeric() || b"/.-_".contains(byte) {
+        if byte.is_ascii_alphanumeric() || b".-_".contains(byte) {
             uri.push(char::from(*byte));
         } else {
             // Anything can be written to a text.
@@ -333,6 +333,8 @@ mod tests {
         for name in ["plain.sqlite", "a copy?#%.sqlite", "é&=+:.sqlite"] {
             check_unchanging(&folder.path().join(name));
         }
+        let doubled = format!("/{}", folder.path().join("doubled.sqlite").display());
+        check_unchanging(Path::new(&doubled));
         // Not all systems have such names.
         if cfg!(target_os = "linux") {
             check_unchanging(&folder.path().join(OsStr::from_bytes(b"\xff\x80.sqlite")));
