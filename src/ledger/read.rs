@@ -8,6 +8,7 @@ use crate::base::calendar::DAY;
 use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension, Row, RowIndex, params};
 use std::collections::{BTreeSet, HashMap};
 use std::fmt::Write as _;
+use std::io::ErrorKind;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -61,8 +62,10 @@ pub(super) struct Range<'a> {
 impl Reader {
     /// Opens a file. Returns `None` if there is no such file.
     pub(super) fn open(path: &Path) -> Result<Option<Reader>, String> {
-        let Ok(file) = std::fs::metadata(path) else {
-            return Ok(None);
+        let file = match std::fs::metadata(path) {
+            Ok(file) => file,
+            Err(why) if why.kind() == ErrorKind::NotFound => return Ok(None),
+            Err(why) => return Err(unreadable_error(path, Fault::new(why))),
         };
         book::is_regular(&file).map_err(|why| unreadable_error(path, why))?;
         let first = open_file(path, FileUse::Shared);
@@ -326,6 +329,18 @@ mod tests {
     use super::*;
     use crate::ledger::tests::Folder;
     use std::ffi::OsStr;
+
+    #[test]
+    fn only_a_missing_file_is_no_ledger() {
+        let folder = Folder::new();
+        let missing = folder.path().join("missing.sqlite");
+        assert_eq!(last_used(&missing), Ok(HashMap::new()));
+        std::fs::write(folder.path().join("file"), "").unwrap();
+        let path = folder.path().join("file/ledger.sqlite");
+        let why = last_used(&path).unwrap_err();
+        let expected = format!("the ledger {} cannot be read: ", path.display());
+        assert!(why.starts_with(&expected), "{why}");
+    }
 
     #[test]
     fn any_path_can_be_read_as_unchanging() {

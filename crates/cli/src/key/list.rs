@@ -176,7 +176,7 @@ fn read_last_uses(conf: &Path) -> Result<HashMap<String, u64>, String> {
     let ledger = read_server(conf, Secrets::StandIns)
         .map_err(|problems| problems.to_string())?
         .ledger;
-    if !ledger.path.exists() {
+    if matches!(ledger.path.try_exists(), Ok(false)) {
         return Err(format!("there is no ledger at {}", ledger.path.display()));
     }
     ledger::read::last_used(&ledger.path)
