@@ -212,6 +212,8 @@ pub fn section_marks(server: &Server) -> BTreeMap<String, String> {
             more,
         )
     });
+    let proxies = server.trusted_proxies.iter();
+    let proxies: Vec<String> = proxies.map(ToString::to_string).collect();
     let sections: [(&str, &dyn Debug); 17] = [
         ("admin", &server.admin),
         ("attempts", &server.attempts),
@@ -227,7 +229,7 @@ pub fn section_marks(server: &Server) -> BTreeMap<String, String> {
         ("store", &store),
         ("timeouts", &server.timeouts),
         ("traces", &traces),
-        ("trusted_proxies", &server.trusted_proxies),
+        ("trusted_proxies", &proxies),
         ("upstream_proxy", &server.proxies.uses_environment()),
         ("workers", &server.workers),
     ];
@@ -322,8 +324,10 @@ fn account_digests(account: &Account) -> SecretDigests {
 
 #[cfg(test)]
 mod tests {
+    use crate::base::hash::digest_text;
     use crate::conf::config::parse_server;
     use crate::conf::secret_ref::Reference;
+    use sha2::{Digest as _, Sha256};
 
     /// Returns the mark of the section `traces` with these values of the variables.
     fn of_traces(text: &str, endpoint: &str, sampler: &str) -> String {
@@ -337,6 +341,15 @@ mod tests {
         super::section_marks(&server.unwrap())
             .remove("traces")
             .unwrap()
+    }
+
+    /// The mark is compared with that of another build, whose fields may have other names.
+    #[test]
+    fn trusted_proxies_count_as_they_are_written() {
+        let text = "trusted_proxies: [10.0.0.0/8, '::1']";
+        let server = parse_server("server.yaml", text, &mut |_| Err(String::new())).unwrap();
+        let expected = digest_text(&Sha256::digest(r#"["10.0.0.0/8", "::1/128"]"#), 16);
+        assert_eq!(super::section_marks(&server)["trusted_proxies"], expected);
     }
 
     #[test]
