@@ -348,7 +348,7 @@ fn view(at: &LiveContext, target: &Target, health: &TargetHealth) -> Option<View
     let awake = target.account.enabled && ready_account.state.health.rest(at.now).is_none();
     let cap = target.account.concurrency;
     Some(View {
-        identity: 0,
+        identity: strategy::target_identity(&target.account.id, &target.model),
         weight: target.weight,
         tier: target.tier,
         in_flight,
@@ -446,4 +446,49 @@ impl<'r> ShownTarget<'r> {
 /// Rounds a share to the thousandth.
 fn round_share(share: f64) -> f64 {
     (share * 1000.0).round() / 1000.0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::account::Registry;
+    use crate::catalog::resolve::resolve_catalog;
+    use crate::limits;
+    use std::collections::HashMap;
+    use std::time::SystemTime;
+
+    const CATALOG: &str = r#"
+accounts:
+  a: { dialect: openai, base_url: "https://a.test/v1", key: k-0123456789 }
+  b: { dialect: openai, base_url: "https://b.test/v1", key: k-9876543210 }
+models:
+  turns: { strategy: weighted, targets: [{ account: a, model: x, weight: 1 }, { account: b, model: x, weight: 3 }] }
+  tier: { targets: [{ account: a, model: x, weight: 1, tier: 1 }, { account: b, model: x, weight: 3, tier: 1 }] }
+callers: {}
+"#;
+
+    #[test]
+    fn the_heaviest_of_equal_targets_comes_first() {
+        let files = [("catalog.yaml".to_owned(), CATALOG.to_owned())];
+        let catalog = resolve_catalog(&files, &mut |_| Ok(String::new()));
+        let catalog = catalog.unwrap_or_else(|problems| panic!("{problems}"));
+        let limits = limits::Registry::default();
+        let snapshot = Snapshot::new(catalog, &Registry::default(), &limits, &mut Vec::new, 1);
+        let now = Instant::now();
+        let context = LiveContext {
+            now,
+            clock: SystemTime::now(),
+            ms: 0,
+            up: Duration::ZERO,
+            used_keys: HashMap::new(),
+            accounts: LiveContext::accounts(&snapshot, now),
+            shared: LiveContext::shared(&snapshot),
+            snapshot: Arc::new(snapshot),
+        };
+        for id in ["turns", "tier"] {
+            let model = context.snapshot.catalog.model(id).expect("a model");
+            let route = &context.snapshot.routes[model.index];
+            assert_eq!(try_order(&context, &model, route), [1, 0], "{id}");
+        }
+    }
 }
