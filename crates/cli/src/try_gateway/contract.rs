@@ -79,7 +79,7 @@ impl Contents {
     pub(super) fn take_whole(&mut self, format: &Format, answer: &Value) {
         self.check(answer, format.whole);
         self.take_model_and_usage(answer);
-        self.text = read_text(find_member(answer, format.text));
+        self.text = read_text(find_member(answer, format.text), format.text_types);
         self.finish = find_text(answer, format.finish).to_owned();
         (self.is_over, self.count) = (true, 1);
         self.check_end(format);
@@ -141,7 +141,9 @@ impl Contents {
             );
         }
         self.take_model_and_usage(&event);
-        let text = read_text(find_member(&event, format.delta));
+        let delta =
+            find_member(&event, format.delta).filter(|_| has_type(&event, format.text_types));
+        let text = read_text(delta, format.text_types);
         let finish = find_text(&event, format.delta_finish);
         let goes_on = !text.is_empty() || !finish.is_empty();
         if goes_on && !self.finish.is_empty() {
@@ -256,13 +258,22 @@ pub(super) fn find_text<'v>(value: &'v Value, path: &str) -> &'v str {
         .unwrap_or_default()
 }
 
-/// Returns the text of an answer, with that of all its parts.
-fn read_text(content: Option<&Value>) -> String {
+/// Returns whether a value has one of these types. If there are none, each value counts.
+fn has_type(value: &Value, types: &str) -> bool {
+    let kind = find_text(value, "type");
+    types.is_empty() || types.split('|').any(|known| known == kind)
+}
+
+/// Returns the text of an answer, with that of all its parts that have one of these types.
+fn read_text(content: Option<&Value>, types: &str) -> String {
     match content {
         Some(Value::String(text)) => text.clone(),
-        Some(Value::Array(parts)) => parts.iter().map(|part| read_text(Some(part))).collect(),
-        Some(part @ Value::Object(_)) => {
-            read_text(part.get("text").or_else(|| part.get("content")))
+        Some(Value::Array(parts)) => {
+            let texts = parts.iter().map(|part| read_text(Some(part), types));
+            texts.collect()
+        }
+        Some(part @ Value::Object(_)) if has_type(part, types) => {
+            read_text(part.get("text").or_else(|| part.get("content")), types)
         }
         _ => String::new(),
     }
@@ -401,6 +412,35 @@ mod tests {
             let (first, last) = stream.times.expect("times");
             assert!(first < last, "{door:?}");
         }
+    }
+
+    #[test]
+    fn thoughts_and_refusals_are_no_text_of_responses() {
+        let mut answer = whole_answer(TryDoor::Responses);
+        answer["output"][0]["content"] = json!([{"type": "reasoning_text", "text": "hm"}]);
+        let refusal = json!({"type": "refusal", "refusal": "no"});
+        answer["output"][1]["content"]
+            .as_array_mut()
+            .expect("parts")
+            .push(refusal);
+        assert_eq!(contents_of_whole(TryDoor::Responses, &answer).text, "pong");
+        let mut events = stream_events(TryDoor::Responses);
+        for kind in ["reasoning_text", "reasoning_summary_text", "refusal"] {
+            events.insert(
+                1,
+                json!({"type": format!("response.{kind}.delta"), "delta": "hm"}),
+            );
+        }
+        for (number, event) in events.iter_mut().enumerate() {
+            event["sequence_number"] = number.into();
+        }
+        let contents = contents_of_stream(TryDoor::Responses, &events);
+        assert_eq!(deviations(&contents), [""; 0]);
+        assert_eq!(contents.text, "pong");
+        let milliseconds = contents
+            .times
+            .map(|(first, last)| (first.as_millis(), last.as_millis()));
+        assert_eq!(milliseconds, Some((4, 5)));
     }
 
     #[test]

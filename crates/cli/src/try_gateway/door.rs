@@ -34,6 +34,8 @@ pub(super) struct Format {
     /// Where the text is, in a whole answer and in a stream.
     pub(super) text: &'static str,
     pub(super) delta: &'static str,
+    /// The types of the events, items and parts whose text is the answer. Empty: all of them.
+    pub(super) text_types: &'static str,
     /// Where the reason of the end is, in a whole answer and in a stream, and the words for it.
     pub(super) finish: &'static str,
     pub(super) delta_finish: &'static str,
@@ -107,6 +109,7 @@ const CHAT: Format = Format {
     end: "[DONE]",
     text: "choices.0.message.content",
     delta: "choices.0.delta.content",
+    text_types: "",
     finish: "choices.0.finish_reason",
     delta_finish: "choices.0.finish_reason",
     finishes: "stop|length|tool_calls|content_filter|function_call",
@@ -130,6 +133,7 @@ const MESSAGES: Format = Format {
     end: "message_stop",
     text: "content",
     delta: "delta.text",
+    text_types: "",
     finish: "stop_reason",
     delta_finish: "delta.stop_reason",
     finishes: "end_turn|max_tokens|stop_sequence|tool_use|pause_turn|refusal|model_context_window_exceeded",
@@ -145,6 +149,7 @@ const RESPONSES: Format = Format {
     end: "response.completed|response.incomplete",
     text: "output",
     delta: "delta",
+    text_types: "response.output_text.delta|message|output_text",
     finish: "status",
     delta_finish: "-",
     finishes: "completed|incomplete",
@@ -163,6 +168,7 @@ const GEMINI: Format = Format {
     end: "",
     text: "candidates.0.content.parts",
     delta: "candidates.0.content.parts",
+    text_types: "",
     finish: "candidates.0.finishReason",
     delta_finish: "candidates.0.finishReason",
     finishes: "STOP|MAX_TOKENS|SAFETY|RECITATION|LANGUAGE|BLOCKLIST|PROHIBITED_CONTENT|SPII|OTHER",
