@@ -93,7 +93,7 @@ impl Contents {
         if self.is_over {
             self.note("the last event", "another one behind it", "the end");
         }
-        if data == format.end {
+        if !format.end.is_empty() && data == format.end {
             self.is_over = true;
             return;
         }
@@ -690,6 +690,8 @@ mod tests {
         of_gemini("candidates.0.finishReason: not once", |events| {
             events.swap(0, 1)
         });
+        // No event is the last one, not even an empty one.
+        of_gemini("data: , not JSON", |events| events.insert(1, "".into()));
         of_gemini("responseId: missing, not text", |events| {
             drop(events[0].as_object_mut().unwrap().remove("responseId"))
         });

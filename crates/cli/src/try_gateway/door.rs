@@ -29,7 +29,7 @@ pub(super) struct Format {
     /// The rules for the first event of a stream, and for each.
     pub(super) begin: &'static str,
     pub(super) each: &'static str,
-    /// The data or the type of the last event.
+    /// The data or the type of the last event. Empty: the stream just ends.
     pub(super) end: &'static str,
     /// Where the text is, in a whole answer and in a stream.
     pub(super) text: &'static str,
