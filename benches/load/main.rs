@@ -5,7 +5,8 @@
 //! `cargo bench --bench load -- [--quick] [--others] [--rounds N] [--seconds S] [--workers N]
 //! [WORD …]`. A word selects the scenarios whose names contain it; `frontier`, `more`, `burst` and
 //! `crowd` select the modules of these names. With `--quick` there are no gateways of others,
-//! unless `--others` asks for them. `SERVED_PROGRAM=PATH`, a whole path, measures a gateway that is built already.
+//! unless `--others` asks for them. `SERVED_PROGRAM=PATH`, a whole path, measures a gateway that is
+//! built already.
 //!
 //! Trust the ratios of CPU most: callers, gateway and mock share the cores, so rates and latencies
 //! depend on all three, and the machine's speed changes from one minute to the next. So in each

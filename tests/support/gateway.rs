@@ -32,7 +32,8 @@ use super::{
 /// The binary under test.
 pub const BINARY: &str = env!("CARGO_BIN_EXE_portcullis");
 
-/// Returns the program that serves: the binary under test, or another build of it, at the path in `SERVED_PROGRAM`.
+/// Returns the program that serves: the binary under test, or another build of it, at the path in
+/// `SERVED_PROGRAM`.
 fn served_program() -> OsString {
     std::env::var_os("SERVED_PROGRAM").unwrap_or_else(|| BINARY.into())
 }
