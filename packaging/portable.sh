@@ -40,7 +40,9 @@ fi
 # On arm64 the machine that builds and the one that runs may have pages of different sizes. The largest have 64 KiB.
 [ "$machine" != aarch64 ] || export JEMALLOC_SYS_WITH_LG_PAGE=16
 make --silent cmake >&2
-CARGO=$PWD/packaging/profile/cargo cargo-zigbuild zigbuild --locked --release --package portcullis-cli --bin portcullis \
+# The names of functions must be those of the profile.
+[ "$machine" != x86_64 ] || export CARGO=$PWD/packaging/profile/cargo
+cargo-zigbuild zigbuild --locked --release --package portcullis-cli --bin portcullis \
     --target "$machine-unknown-linux-gnu.$GLIBC" >&2
 program=$CARGO_TARGET_DIR/$machine-unknown-linux-gnu/release/portcullis
 # The setting of .cargo/config.toml holds only where cargo starts inside this folder.

@@ -148,13 +148,14 @@ const LABEL_NAMES: [&str; 16] = [
 mod tests {
     use super::*;
 
+    /// Names each field as the code does.
+    fn named(losses: &LostFields) -> Losses {
+        let losses = losses.clone();
+        losses.with_names(|field| format!("{field:?}").into())
+    }
+
     #[test]
     fn mere_additions_are_named_and_no_loss() {
-        let named = |losses: &LostFields| {
-            losses
-                .clone()
-                .with_names(|field| format!("{field:?}").into())
-        };
         let mut losses = LostFields::default();
         losses.note_addition(Field::Tools);
         assert_eq!(

@@ -232,6 +232,11 @@ fn a_share_too_large_leaves_equal_shares() {
     }
 }
 
+/// Writes a target whose key is in this variable, with one field more.
+fn target_with(variable: &str, field: &str, value: &str) -> String {
+    format!("model: openai/gpt-4o, api_key: os.environ/{variable}, {field}: {value}")
+}
+
 #[test]
 fn each_weight_says_what_becomes_of_it() {
     const ONE_TARGET: &str = "changes nothing here: the model has one target";
@@ -253,13 +258,10 @@ fn each_weight_says_what_becomes_of_it() {
         (&["0.3333333", "1"], &[(Grade::Approximate, ROUNDED); 2]),
         (&["0.5", "1"], &[(Grade::Exact, ""); 2]),
     ] {
-        let target = |index: usize| {
-            format!(
-                "model: openai/gpt-4o, api_key: os.environ/K{index}, weight: {}",
-                weights[index]
-            )
-        };
-        let targets: Vec<String> = (0..weights.len()).map(target).collect();
+        let targets = weights.iter().enumerate();
+        let targets: Vec<String> = targets
+            .map(|(index, weight)| target_with(&format!("K{index}"), "weight", weight))
+            .collect();
         let targets: Vec<&str> = targets.iter().map(String::as_str).collect();
         let imported = import_targets(&targets);
         for (index, (grade, message)) in expected.iter().enumerate() {
@@ -356,10 +358,8 @@ fn of_different_defaults_the_first_counts() {
         ("drop_params", "true", "false", "on_loss: drop"),
         ("max_tokens", "5", "6", "defaults: { max_tokens: 5 }"),
     ] {
-        let target = |account: &str, value: &str| {
-            format!("model: openai/gpt-4o, api_key: os.environ/{account}, {field}: {value}")
-        };
-        let targets = [target("A", first), target("B", second), target("C", first)];
+        let targets = [("A", first), ("B", second), ("C", first)]
+            .map(|(variable, value)| target_with(variable, field, value));
         let imported = import_targets(&targets.each_ref().map(String::as_str));
         let catalog = catalog_of(&imported);
         assert!(catalog.contains(written), "{field}: {catalog}");

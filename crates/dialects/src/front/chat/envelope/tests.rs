@@ -350,21 +350,23 @@ fn a_models_other_inputs_are_counted_apart() {
     );
 }
 
+/// Returns the bytes that count besides texts, of a request with one part of these members.
+fn count_more_bytes(part: &str) -> usize {
+    accepted(&format!(
+        r#"{{"model":"m","messages":[{{"role":"user","content":[{{{part}}}]}}]}}"#
+    ))
+    .more_bytes
+}
+
 #[test]
 fn each_kind_of_media_is_counted() {
-    let more_bytes = |part: &str| {
-        accepted(&format!(
-            r#"{{"model":"m","messages":[{{"role":"user","content":[{{{part}}}]}}]}}"#
-        ))
-        .more_bytes
-    };
     for kind in MediaKind::ALL {
         let name = kind.name();
-        let once = more_bytes(&format!(r#""type":"{name}","{name}":{{}}"#));
+        let once = count_more_bytes(&format!(r#""type":"{name}","{name}":{{}}"#));
         assert!(once >= 4 * 1_000, "{name}: {once}");
-        let twice = more_bytes(&format!(r#""{name}":{{}},"type":"{name}","{name}":{{}}"#));
+        let twice = count_more_bytes(&format!(r#""{name}":{{}},"type":"{name}","{name}":{{}}"#));
         assert_eq!(twice, once + 2, "{name}: of two the last one is taken");
-        let of_no_kind = more_bytes(&format!(r#""type":"text","{name}":{{}}"#));
+        let of_no_kind = count_more_bytes(&format!(r#""type":"text","{name}":{{}}"#));
         assert_eq!(of_no_kind, 2, "{name}: its bytes count");
     }
 }
