@@ -10,6 +10,8 @@
 //! |---|---|
 //! | caller | a team or an app that uses the gateway; it has its own limits, and it owns keys |
 //! | key | the secret that a caller sends; it allows at most what its caller may do |
+//! | identity | an issuer of tokens, and the rules that say to which caller a token belongs |
+//! | subject | who has a token: a person or a machine; it is a key of its caller |
 //! | account | an address of a provider, and a credential for it |
 //! | model | an id that callers may ask for |
 //! | pattern | a model whose id has a `*`; it stands for the models that a provider lists |
@@ -129,6 +131,7 @@
 //! | [`desk`] | doors, keys, bodies, admission, answers, the record of an exchange |
 //! | [`error`] | everything that can go wrong for a caller: status, type and code |
 //! | [`desk::gateway`] | Pingora's phases |
+//! | [`identity`] | tokens of callers who sign in elsewhere: signatures, keys, claims, subjects |
 //! | [`models`] | the lists of models |
 //! | [`settled`] | what is known of an exchange at its end |
 //! | **Operator** | **running it, and seeing what it does** |
@@ -170,6 +173,7 @@ pub mod error;
 pub mod exchange;
 pub mod explain;
 pub mod figures;
+pub mod identity;
 pub mod inventory;
 pub mod item_cache;
 pub mod ledger;

@@ -66,6 +66,7 @@ const PURE: &[&str] = &[
     "crates/import/src",
     "src/inventory.rs",
     "src/inventory",
+    "src/identity",
 ];
 const IMPURE: &[&str] = &[
     "pingora",

@@ -1,0 +1,65 @@
+//! A [`Subject`] is who has a token: a person, or a machine. It becomes the name of a key.
+
+use std::fmt::{self, Write as _};
+use std::sync::Arc;
+
+use ring::hmac;
+
+use crate::base::hash::digest_text;
+
+/// The most bytes of a subject.
+pub const MAX_SUBJECT_BYTES: usize = 255;
+/// The bytes of a hash that are shown: enough that no two subjects have the same.
+const HASH_BYTES: usize = 16;
+
+/// Who has a token, as the issuer names it.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Subject(Arc<str>);
+
+impl Subject {
+    /// Takes a text of 1 to 255 bytes without control characters.
+    pub fn new(text: &str) -> Option<Subject> {
+        let has_length = (1..=MAX_SUBJECT_BYTES).contains(&text.len());
+        (has_length && !text.contains(char::is_control)).then(|| Subject(text.into()))
+    }
+
+    /// Returns the text of the claim.
+    pub fn text(&self) -> &str {
+        &self.0
+    }
+
+    /// Returns the name of the subject's key: the identity, `:`, and the text in percent-encoding.
+    /// No two subjects have the same name.
+    pub fn key_name(&self, identity: &str) -> String {
+        format!("{identity}:{}", Encoded(&self.0))
+    }
+
+    /// Returns the name of the subject's key where its text must not be shown. Whoever has no
+    /// secret cannot find out the name of a subject that he knows.
+    pub fn hash_name(&self, identity: &str, secret: &[u8; 32]) -> String {
+        let mut context = hmac::Context::with_key(&hmac::Key::new(hmac::HMAC_SHA256, secret));
+        context.update(identity.as_bytes());
+        // No name and no subject has this byte, so the two have one reading.
+        context.update(&[0]);
+        context.update(self.0.as_bytes());
+        let hash = digest_text(context.sign().as_ref(), HASH_BYTES);
+        format!("{identity}:{hash}")
+    }
+}
+
+/// A text that is written in percent-encoding.
+struct Encoded<'t>(&'t str);
+
+impl fmt::Display for Encoded<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for byte in self.0.bytes() {
+            match byte {
+                byte if byte.is_ascii_alphanumeric() || b"._@+-".contains(&byte) => {
+                    f.write_char(char::from(byte))?;
+                }
+                byte => write!(f, "%{byte:02X}")?,
+            }
+        }
+        Ok(())
+    }
+}
