@@ -325,3 +325,6 @@ impl fmt::Display for LeftOut {
         write!(f, "key {}: {}", self.position, self.reason)
     }
 }
+
+#[cfg(test)]
+mod tests;

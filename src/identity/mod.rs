@@ -15,3 +15,6 @@ pub mod remembered;
 pub mod rules;
 pub mod subject;
 pub mod token;
+
+#[cfg(test)]
+pub(crate) mod tests;

@@ -237,3 +237,6 @@ impl fmt::Debug for TokenDigest {
         f.write_str("[digest of a token]")
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -484,3 +484,6 @@ impl fmt::Display for Refused {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -63,3 +63,57 @@ impl fmt::Display for Encoded<'_> {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn a_subject_becomes_the_name_of_a_key() {
+        for (subject, expected) in [
+            ("alice@acme.com", "okta:alice@acme.com"),
+            ("a.b_c+d-e", "okta:a.b_c+d-e"),
+            (
+                "repo:acme/app:ref:refs/heads/main",
+                "okta:repo%3Aacme%2Fapp%3Aref%3Arefs%2Fheads%2Fmain",
+            ),
+            ("100%", "okta:100%25"),
+            ("auth0|5f7c", "okta:auth0%7C5f7c"),
+            ("Zoë ", "okta:Zo%C3%AB%20"),
+            ("~\"'`", "okta:%7E%22%27%60"),
+        ] {
+            let subject = Subject::new(subject).unwrap();
+            assert_eq!(subject.key_name("okta"), expected);
+        }
+    }
+
+    #[test]
+    fn a_hashed_name_is_the_same_everywhere() {
+        let alice = Subject::new("alice@acme.com").unwrap();
+        let name = alice.hash_name("okta", &[7; 32]);
+        // printf 'okta\0alice@acme.com' | openssl dgst -sha256 -mac HMAC -macopt hexkey:0707…, its first half
+        assert_eq!(name, "okta:fed03a861190fbd534521e48f18dd075");
+        let others = [
+            alice.hash_name("okta", &[8; 32]),
+            alice.hash_name("entra", &[7; 32]),
+            Subject::new("bob@acme.com")
+                .unwrap()
+                .hash_name("okta", &[7; 32]),
+        ];
+        let hash = |name: &str| name.split_once(':').map(|parts| parts.1.to_owned());
+        assert!(others.iter().all(|other| hash(other) != hash(&name)));
+    }
+
+    proptest! {
+        #[test]
+        fn no_two_subjects_have_one_name(one in ".{1,8}", other in "[%A-F0-9a:]{1,8}") {
+            let name = |text: &str| Subject::new(text).map(|subject| subject.key_name("okta"));
+            if let (Some(first), Some(second)) = (name(&one), name(&other)) {
+                prop_assert_eq!(first == second, one == other);
+                prop_assert_eq!(first.matches(':').count(), 1);
+            }
+        }
+    }
+}

@@ -21,9 +21,9 @@ use crate::identity::jwk::{Key, KeyId, KeySet};
 
 /// The most bytes of a token.
 pub const MAX_TOKEN_BYTES: usize = 16 * 1024;
-/// The most keys that are tried for a token: each costs some 40 µs, and strangers can ask for it.
-/// A token that names its key needs one; at a change of keys an issuer without names has two or
-/// three.
+/// The most keys that are tried for a token. Strangers can ask for it, and each try costs 30 to
+/// 110 µs (1.4 ms on the curve P-384). A token that names its key needs one; an issuer whose tokens
+/// name none has two or three keys, while it changes them.
 pub const MAX_TRIED_KEYS: usize = 4;
 
 /// A token that is well formed. Nothing says yet that it is genuine.
@@ -287,7 +287,7 @@ impl fmt::Display for Part {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Part::Header => "header",
-            Part::Claims => "claims",
+            Part::Claims => "payload",
             Part::Signature => "signature",
         })
     }
@@ -335,3 +335,6 @@ impl fmt::Debug for Claims {
         f.write_str("[claims]")
     }
 }
+
+#[cfg(test)]
+mod tests;

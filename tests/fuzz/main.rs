@@ -38,6 +38,8 @@ mod normaliser;
 mod requests;
 #[path = "../../fuzz/fuzz_targets/sse.rs"]
 mod sse;
+#[path = "../../fuzz/fuzz_targets/token.rs"]
+mod token;
 #[path = "../../fuzz/fuzz_targets/yaml.rs"]
 mod yaml;
 
@@ -212,6 +214,11 @@ fn sse_holds() {
 }
 
 #[test]
+fn token_holds() {
+    check("token", token::run);
+}
+
+#[test]
 fn yaml_holds() {
     check("yaml", yaml::run);
 }
@@ -242,6 +249,7 @@ fn every_target_is_here() {
         "normaliser",
         "requests",
         "sse",
+        "token",
         "yaml",
     ];
     assert_eq!(names, ours.map(|name| format!("{name}.rs")));
