@@ -93,7 +93,8 @@ mod tests {
     fn a_hashed_name_is_the_same_everywhere() {
         let alice = Subject::new("alice@acme.com").unwrap();
         let name = alice.hash_name("okta", &[7; 32]);
-        // printf 'okta\0alice@acme.com' | openssl dgst -sha256 -mac HMAC -macopt hexkey:0707…, its first half
+        // The first half of what this prints, with the 32 bytes of the key:
+        // printf 'okta\0alice@acme.com' | openssl dgst -sha256 -mac HMAC -macopt hexkey:0707…
         assert_eq!(name, "okta:fed03a861190fbd534521e48f18dd075");
         let others = [
             alice.hash_name("okta", &[8; 32]),

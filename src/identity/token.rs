@@ -47,7 +47,7 @@ pub struct Claims {
 }
 
 /// A token whose signature is of the issuer.
-#[derive(Clone, Copy)]
+#[derive(Debug, Clone, Copy)]
 pub struct Verified<'t> {
     /// The key that signed it.
     pub key: KeyId,

@@ -34,7 +34,7 @@ fn changed(index: usize, member: &str, value: impl Into<Value>) -> Value {
 /// A number of so many bits that is odd.
 fn number(bits: usize) -> String {
     let mut bytes = vec![0xff; bits.div_ceil(8)];
-    if bits % 8 != 0 {
+    if !bits.is_multiple_of(8) {
         bytes[0] = 0xff >> (8 - bits % 8);
     }
     encode(bytes)

@@ -49,15 +49,24 @@ fn at_path(mut rules: Rules, steps: &[&str]) -> Rules {
     rules
 }
 
+/// Rules whose only caller is research, if the claim at this path has this value.
+fn by_claim(steps: &[&str], value: &str) -> Rules {
+    let mut rules = at_path(by_groups(false, Several::Refuse), steps);
+    if let CallerRule::ByClaim(rule) = &mut rules.callers {
+        rule.map = vec![(value.to_owned(), "research".into())];
+    }
+    rules
+}
+
 /// Genuine claims with these changes; `null` takes a claim away.
 fn claims(changes: &Value) -> Claims {
     let mut members = json!({
         "iss": "https://issuer.example", "aud": "portcullis", "sub": "alice", "iat": MADE, "exp": END,
     });
     for (name, value) in changes.as_object().unwrap() {
-        match value {
-            Value::Null => drop(members.as_object_mut().unwrap().remove(name)),
-            value => members[name] = value.clone(),
+        members[name] = value.clone();
+        if value.is_null() {
+            members.as_object_mut().unwrap().remove(name);
         }
     }
     let Value::Object(members) = members else {
@@ -132,9 +141,8 @@ fn the_type_counts_if_it_is_written() {
     ] {
         let mut claims = claims(&json!({}));
         claims.declared_type = declared.map(str::to_owned);
-        let verdict = rules.accept(&claims, NOW);
-        assert_eq!(verdict.is_ok(), is_taken, "{declared:?}");
-        assert!(verdict.is_ok_and(|_| is_taken) || !is_taken);
+        let is_accepted = rules.accept(&claims, NOW).is_ok();
+        assert_eq!(is_accepted, is_taken, "{declared:?}");
     }
 }
 
@@ -427,6 +435,86 @@ fn groups_that_are_left_out_are_never_everyone() {
     ] {
         assert_eq!(judge(&rules, &changes), expected, "{changes}");
         assert_eq!(judge(&roles, &changes), expected_by_role, "{changes}");
+    }
+}
+
+/// Claims as their issuers document them, and the subject and the caller that come of them.
+#[test]
+fn tokens_of_machines_and_companies_have_callers() {
+    for (rules, issued, subject) in [
+        // GitHub Actions.
+        (
+            by_claim(&["repository"], "acme/app"),
+            json!({
+                "sub": "repo:acme/app:ref:refs/heads/main", "repository": "acme/app", "repository_id": "74",
+                "ref": "refs/heads/main", "runner_environment": "github-hosted", "run_attempt": "2",
+                "jti": "example-id", "nbf": NOW - 600, "iat": NOW - 300, "exp": NOW + 300,
+            }),
+            "repo:acme/app:ref:refs/heads/main",
+        ),
+        // GitLab.
+        (
+            by_claim(&["project_path"], "acme/app"),
+            json!({
+                "sub": "project_path:acme/app:ref_type:branch:ref:main", "project_path": "acme/app",
+                "ref_protected": "true", "user_identities": [{"provider": "github", "extern_uid": "2435223452345"}],
+                "nbf": NOW - 5, "iat": NOW, "exp": NOW + 3600,
+            }),
+            "project_path:acme/app:ref_type:branch:ref:main",
+        ),
+        // A service account of Kubernetes.
+        (
+            by_claim(&["kubernetes.io", "namespace"], "ml"),
+            json!({
+                "aud": ["portcullis"], "sub": "system:serviceaccount:ml:trainer", "nbf": NOW,
+                "kubernetes.io": {
+                    "namespace": "ml", "pod": {"name": "trainer-0", "uid": "49ad1af3"},
+                    "serviceaccount": {"name": "trainer", "uid": "14ee3fa4"}, "warnafter": NOW + 3607,
+                },
+            }),
+            "system:serviceaccount:ml:trainer",
+        ),
+        // Entra, version 2.
+        (
+            Rules {
+                subject: ClaimPath::name("oid"),
+                require: vec![(ClaimPath::name("ver"), json!("2.0"))],
+                ..by_claim(&["roles"], "Research.Use")
+            },
+            json!({
+                "oid": "690222be-ff1a-4d56-abd1-7e4f7d38e474", "sub": "HKZpfaHyWadeOouYlitjrI-KffTm222X5rrV3xDqfKQ",
+                "roles": ["Research.Use"], "ver": "2.0", "tid": "fa15d692", "hasgroups": true, "aio": "Df2U",
+            }),
+            "690222be-ff1a-4d56-abd1-7e4f7d38e474",
+        ),
+        // Keycloak.
+        (
+            Rules {
+                subject: ClaimPath::name("preferred_username"),
+                ..by_claim(&["realm_access", "roles"], "ml-team")
+            },
+            json!({
+                "aud": ["portcullis", "account"], "sub": "f:1", "typ": "Bearer", "azp": "cli", "acr": "1",
+                "realm_access": {"roles": ["offline_access", "ml-team"]}, "preferred_username": "alice",
+            }),
+            "alice",
+        ),
+        // Okta, with scopes.
+        (
+            split(by_claim(&["scp"], "llm.use")),
+            json!({"sub": "alice@acme.com", "scp": ["openid", "llm.use"], "cid": "0oa", "uid": "00u", "ver": 1}),
+            "alice@acme.com",
+        ),
+        // Auth0, with a namespaced claim and scopes as a text.
+        (
+            split(by_claim(&["scope"], "llm:use")),
+            json!({"sub": "auth0|5f7c8ec7", "scope": "openid llm:use", "https://acme.com/groups": ["x"]}),
+            "auth0|5f7c8ec7",
+        ),
+    ] {
+        let accepted = rules.accept(&claims(&issued), NOW).unwrap();
+        assert_eq!(accepted.subject.text(), subject);
+        assert_eq!(&*accepted.caller, "research");
     }
 }
 

@@ -523,7 +523,10 @@ fn without_a_name_few_keys_are_tried() {
     assert_eq!(judge(&token, &set(4)), "too_many_keys");
     let named = ISSUER.token(Algorithm::Es256);
     assert_eq!(judge(&named, &set(99)), "verified");
-    assert_eq!(judge(&token, &read_keys(&[other.clone()])), "unknown_key");
+    assert_eq!(
+        judge(&token, &read_keys(std::slice::from_ref(&other))),
+        "unknown_key"
+    );
     assert_eq!(
         judge(sign(r#"{"alg":"RS256"}"#, CLAIMS), &set(1)),
         "algorithm"
