@@ -5,7 +5,8 @@
 //! signed is forgotten.
 //!
 //! **Invariant:** what was begun before something was forgotten is not put afterwards: a token that
-//! was verified with a key is not kept when the key is gone.
+//! was verified with a key is not kept when the key is gone. For that, new keys and new rules are
+//! put in place first, and then what went with the old ones is forgotten.
 
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
