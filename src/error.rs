@@ -101,6 +101,8 @@ pub enum FailureKind {
     NoWebSocket,
     /// There is no key, or it does not work. The caller does not learn which.
     InvalidKey,
+    /// There is a token of an issuer, and it is not taken.
+    InvalidToken,
     /// The model does not exist, or this key may not use it. The caller does not learn which.
     ModelNotFound,
     /// No price is known for what is asked for, and money is limited.
@@ -132,6 +134,8 @@ pub enum FailureKind {
     OverBudget,
     /// The shared store is down, and the settings admit nothing without it.
     StoreDown,
+    /// A token cannot be verified now, or it is not known what its subject has used.
+    IdentityDown,
     /// The ledger is off or busy, and was asked for.
     NoLedger,
     /// An account that works has no room, or the memory for requests is full.
@@ -210,6 +214,7 @@ impl FailureKind {
             }
             FailureKind::NoWebSocket => (426, REQUEST, Some("upgrade_required"), O::Refused),
             FailureKind::InvalidKey => (401, REQUEST, Some("invalid_api_key"), O::Unauthorized),
+            FailureKind::InvalidToken => (401, REQUEST, Some("invalid_token"), O::Unauthorized),
             FailureKind::ModelNotFound => (404, REQUEST, Some("model_not_found"), O::Refused),
             FailureKind::PriceUnknown => (403, REQUEST, Some("price_unknown"), O::Refused),
             FailureKind::BadRequest { code } => (400, REQUEST, *code, O::Refused),
@@ -247,6 +252,7 @@ impl FailureKind {
                 O::Limited,
             ),
             FailureKind::StoreDown => (503, SERVER, Some("store_unavailable"), O::NoCapacity),
+            FailureKind::IdentityDown => (503, SERVER, Some("identity_unavailable"), O::NoCapacity),
             FailureKind::NoLedger => (503, SERVER, Some("ledger_unavailable"), O::NoCapacity),
             FailureKind::NoCapacity => (503, UPSTREAM, Some("no_capacity"), O::NoCapacity),
             FailureKind::NoHealthyAccount => (503, UPSTREAM, Some("no_capacity"), O::NoCapacity),
@@ -440,7 +446,11 @@ impl Refusal {
             ("allow", allow.map(Cow::Borrowed)),
             (
                 "www-authenticate",
-                (self.kind == FailureKind::InvalidKey).then_some("Bearer".into()),
+                match self.kind {
+                    FailureKind::InvalidKey => Some("Bearer".into()),
+                    FailureKind::InvalidToken => Some("Bearer error=\"invalid_token\"".into()),
+                    _ => None,
+                },
             ),
             (
                 "retry-after",

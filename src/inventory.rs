@@ -24,7 +24,7 @@ pub use mark::{Marks, SecretChanges, section_marks};
 /// Settings by their names. A setting that has its usual value may be left out.
 pub type Settings = BTreeMap<String, String>;
 
-/// All accounts, models and callers.
+/// All accounts, models, callers and identities.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Inventory {
     /// The accounts.
@@ -33,6 +33,9 @@ pub struct Inventory {
     pub callers: BTreeMap<String, CallerItem>,
     /// The models.
     pub models: BTreeMap<String, ModelItem>,
+    /// The issuers of tokens, each with its settings.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub identities: BTreeMap<String, Settings>,
 }
 
 /// An account.

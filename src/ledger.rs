@@ -23,6 +23,7 @@ mod merge_point;
 mod month;
 mod past;
 pub mod read;
+mod reader_thread;
 pub mod report;
 mod row;
 mod run;
@@ -64,6 +65,8 @@ pub struct Ledger {
     sink: Option<Arc<Sink>>,
     path: PathBuf,
     instance: OnceLock<Arc<str>>,
+    /// The thread that reads what single keys have used. It is started when it is first asked.
+    past_reader: OnceLock<reader_thread::PastReader>,
 }
 
 impl Ledger {
@@ -74,6 +77,7 @@ impl Ledger {
             sink: None,
             path: config.path.clone(),
             instance: OnceLock::new(),
+            past_reader: OnceLock::new(),
         };
         if !config.enabled {
             return ledger;
@@ -174,6 +178,29 @@ impl Ledger {
         backlog.chunks = chunks;
         drop(backlog);
         past
+    }
+
+    /// Reads what one key has used this month, on a thread of its own, and calls `done` with it, or
+    /// with `None` if that cannot be read. Rows that are not written yet are among it.
+    pub fn read_past_of_key(
+        &self,
+        caller: Arc<str>,
+        key: Arc<str>,
+        now_ms: u64,
+        done: Box<dyn FnOnce(Option<Vec<Past>>) + Send>,
+    ) {
+        let Some(sink) = &self.sink else {
+            return done(Some(Vec::new()));
+        };
+        let reading = reader_thread::PastOfKey {
+            caller,
+            key,
+            now_ms,
+            done,
+        };
+        self.past_reader
+            .get_or_init(|| reader_thread::PastReader::start(Arc::downgrade(sink)))
+            .ask(reading);
     }
 
     /// Adds the sums of this month to the callers' use, and from now on what is taken over from

@@ -109,6 +109,12 @@ impl CatalogMetrics {
         let now = unix_time(SystemTime::now());
         self.last_success.set(now.as_secs_f64());
     }
+
+    /// Counts a token of an issuer that was not taken. `identity` is the issuer's, if it is known.
+    pub(crate) fn note_token_refused(&self, identity: Option<&Arc<str>>, reason: &'static str) {
+        let labels = ([("identity", identity.cloned())], [("reason", reason)]);
+        self.tokens_refused.get_or_create(&labels).inc();
+    }
 }
 
 impl Default for Metrics {

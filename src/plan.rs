@@ -204,7 +204,7 @@ pub fn make_plan(
     }
     let mut candidates = planner.candidates;
     let mut unpriced = Vec::new();
-    let limits_money = snapshot.scopes.get(key.index).is_some_and(|scopes| {
+    let limits_money = snapshot.key_scopes(key).is_some_and(|scopes| {
         let bounds = scopes.bounds(key, model.index);
         bounds.iter().any(|bound| bound.limits.limits_money())
     });

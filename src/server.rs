@@ -8,6 +8,7 @@ mod shutdown;
 mod terminal;
 
 use crate::base::address::reachable_address;
+use crate::base::calendar::{now_millis, unix_time};
 use crate::base::clock::{Clock, Round};
 use crate::base::descriptors;
 use crate::base::lock::Lock;
@@ -16,8 +17,8 @@ use crate::desk::Desk;
 use crate::desk::connection::{CallersRuntime, Connections, InternalConnector};
 use crate::desk::record::Books;
 use crate::drain::Phase;
-use crate::exchange::lists;
 use crate::exchange::producer::probe::run_probes;
+use crate::exchange::{issuer_keys, lists};
 use crate::live::ready_account::ReadyAccount;
 use crate::live::{self, Nudge};
 use crate::operator::notify;
@@ -40,7 +41,7 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 use terminal::Terminal;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::Semaphore;
@@ -233,6 +234,11 @@ impl BackgroundService for Background {
                 &self.process.backends,
                 &self.process.books.metrics
             ),
+            issuer_keys::keep_refreshed(
+                &self.process.books.live,
+                &self.process.backends,
+                &self.process.books.metrics
+            ),
             self.process.watch.keep_observing(),
             self.notify(),
             self.traces(),
@@ -324,6 +330,8 @@ impl Background {
             let now = Clock::now();
             self.process.backends.vault.sweep(now);
             self.process.backends.items.sweep(now);
+            live.subjects.forget_idle(&live.limits, now_millis());
+            live.tokens.sweep(unix_time(SystemTime::now()).as_secs());
             self.process
                 .books
                 .live

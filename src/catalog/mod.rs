@@ -16,7 +16,7 @@ use crate::base::address::Cidr;
 use crate::base::lock::Lock;
 use crate::base::problem::Problem;
 use crate::base::units::format_count;
-use crate::limits::{KeyLimits, Limited, Limits};
+use crate::limits::{KeyLimits, KeyScopes, Limited, Limits};
 use globs::Globs;
 use listing::Listing;
 
@@ -24,6 +24,7 @@ mod account;
 pub mod amend;
 pub mod files;
 pub mod globs;
+pub mod identity;
 pub mod listing;
 pub mod load;
 mod model;
@@ -61,6 +62,8 @@ pub struct Catalog {
     models: Vec<Arc<Model>>,
     accounts: Vec<Arc<Account>>,
     callers: Vec<Arc<Caller>>,
+    /// The issuers whose tokens stand in place of keys, sorted by id.
+    pub identities: Vec<Arc<identity::Identity>>,
     /// The keys that are being rotated: those with a secret that is being replaced, whether its end
     /// is past or to come.
     pub rotating: Vec<Arc<Key>>,
@@ -169,6 +172,23 @@ impl Catalog {
         self.keys.iter()
     }
 
+    /// Finds an identity by its id.
+    pub fn identity(&self, id: &str) -> Option<&Arc<identity::Identity>> {
+        self.identities.iter().find(|identity| *identity.id == *id)
+    }
+
+    /// Returns the keys of which the keys of subjects are copies.
+    pub fn templates(&self) -> impl Iterator<Item = &Arc<Key>> {
+        self.identities
+            .iter()
+            .flat_map(|identity| identity.templates.values())
+    }
+
+    /// Returns the ids of all models, by their positions.
+    pub fn model_ids(&self) -> Vec<&Arc<str>> {
+        self.models.iter().map(|model| &model.id).collect()
+    }
+
     /// Returns the keys of a caller.
     pub fn caller_keys(&self, caller: &str) -> &[Arc<Key>] {
         let from = self.keys.partition_point(|key| *key.caller.id < *caller);
@@ -252,8 +272,8 @@ pub struct Caller {
     pub expose_cost: bool,
 }
 
-/// A secret that a caller sends; here without the secret.
-#[derive(Debug)]
+/// A secret that a caller sends; here without the secret. A subject of an identity has a key too.
+#[derive(Debug, Clone)]
 pub struct Key {
     /// `acme/prod`: the only name of the key that logs carry.
     pub id: Arc<str>,
@@ -263,7 +283,7 @@ pub struct Key {
     pub enabled: bool,
     /// The time from which the key no longer works.
     pub expires: Option<SystemTime>,
-    /// The key's position in [`Catalog::keys`].
+    /// The key's position in [`Catalog::keys`]. The key of a subject is not among them.
     pub index: usize,
     /// The key's limits, within those of its caller.
     pub limits: Limits,
@@ -276,6 +296,8 @@ pub struct Key {
     pub debug: bool,
     /// The models that the key may see.
     pub permissions: Arc<Permissions>,
+    /// What counts the use of a subject's key. The catalog does not know it.
+    pub own_scopes: Option<Arc<KeyScopes>>,
 }
 
 impl Key {
@@ -326,6 +348,7 @@ impl<'c> From<&'c Catalog> for Limited<'c> {
                 .collect(),
             keys: catalog.keys.iter().map(KeyLimits::from).collect(),
             models: catalog.models.iter().map(|model| &model.id).collect(),
+            templates: catalog.templates().map(KeyLimits::from).collect(),
         }
     }
 }

@@ -23,9 +23,11 @@ use crate::conf::yaml::read::{Entries, List};
 use crate::limits::Reserve;
 
 mod habits;
+mod identity;
 mod model;
 
 pub use habits::{CREDENTIAL_HEADERS, KIND, OWN_HEADERS};
+pub use identity::{ClaimCallers, ClaimRef, ClaimValue, Identity, JwksRef, Several, Split};
 pub use model::{Defaults, FallbacksOn, Hedge, LongPrice, Model, Price, Queue, Target, Traits};
 
 /// The accounts, the models and the callers. A change is usually live within a second.
@@ -39,6 +41,8 @@ pub struct Catalog {
     pub models: Option<Entries<Model>>,
     /// Who may call, with their keys.
     pub callers: Option<Entries<Caller>>,
+    /// Issuers whose tokens (JWT) callers may send in place of a key, by name. Default: none.
+    pub identities: Option<Entries<Identity>>,
 }
 
 /// An upstream account.

@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use sha2::{Digest as _, Sha256};
 
+use super::identity::Identity;
 use super::rotation::KeySecret;
 use super::{Account, Caller, Catalog, Key, Model, name, raw};
 use crate::base::lock::Lock;
@@ -22,12 +23,14 @@ mod accounts;
 mod base;
 mod callers;
 mod credential;
+mod identities;
 mod known;
 mod models;
 mod prices;
 mod timeouts;
 
 pub use base::parse_base;
+pub use identities::parse_key_address;
 use prices::Unpriced;
 
 /// The sections that `catalog.yaml` must have.
@@ -70,7 +73,21 @@ pub fn resolve_with_documents(
     let limited = callers::limited_models(&documents);
     let models = models::resolve_models(&written, &accounts, limited, &report);
     let mut unpriced = Unpriced::new(&models);
-    let served = callers::resolve_callers(&documents, &models, &mut unpriced, &report);
+    let identities = merge_section(
+        &documents,
+        "identities",
+        |raw| raw.identities.as_ref(),
+        &report,
+    );
+    let (callers, mut resolver) =
+        callers::resolve_callers(&documents, &models, &mut unpriced, &report);
+    let identities = identities::resolve_identities(&identities, &mut resolver, &report);
+    let served = ServedCallers {
+        callers,
+        identities,
+        secrets: resolver.secrets,
+        keys: resolver.keys,
+    };
     unpriced.warn(&written, &served, &report);
     somebody_may_call(&served, &report);
 
@@ -98,6 +115,7 @@ pub fn resolve_with_documents(
         secrets: served.secrets,
         keys: served.keys,
         callers: served.callers,
+        identities: served.identities,
         models: models.into_values().flatten().collect(),
         accounts: accounts.into_values().flatten().collect(),
         literal_secrets: report.literal_secrets.take(),
@@ -156,6 +174,7 @@ fn digest_of<'a>(
 /// The callers and their keys, as far as they could be resolved.
 struct ServedCallers {
     callers: Vec<Arc<Caller>>,
+    identities: Vec<Arc<Identity>>,
     /// The secrets of the keys, by their SHA-256.
     secrets: HashMap<[u8; 32], KeySecret>,
     keys: Vec<Arc<Key>>,

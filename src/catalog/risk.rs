@@ -41,7 +41,7 @@ pub fn removed_names<'c>(
     all_names(old).filter(|(kind, name)| !has_name(new, kind, name))
 }
 
-/// Lists the names of accounts, models and callers, each with what it is the name of.
+/// Lists the names of accounts, models, callers and identities, each with what it is the name of.
 pub fn all_names(catalog: &Catalog) -> impl Iterator<Item = (&'static str, &Arc<str>)> {
     let accounts = catalog
         .accounts
@@ -51,9 +51,10 @@ pub fn all_names(catalog: &Catalog) -> impl Iterator<Item = (&'static str, &Arc<
     accounts
         .chain(models)
         .chain(catalog.callers.iter().map(|caller| ("caller", &caller.id)))
+        .chain(catalog.identities.iter().map(|one| ("identity", &one.id)))
 }
 
-/// Returns whether a catalog has an account, a model or a caller of this name.
+/// Returns whether a catalog has an account, a model, a caller or an identity of this name.
 pub fn has_name(catalog: &Catalog, kind: &str, name: &str) -> bool {
     fn has_id<T>(sorted: &[Arc<T>], id: impl Fn(&T) -> &str, name: &str) -> bool {
         sorted.binary_search_by(|one| id(one).cmp(name)).is_ok()
@@ -61,6 +62,7 @@ pub fn has_name(catalog: &Catalog, kind: &str, name: &str) -> bool {
     match kind {
         "account" => has_id(&catalog.accounts, |account| &account.id, name),
         "model" => has_id(&catalog.models, |model| &model.id, name),
+        "identity" => has_id(&catalog.identities, |identity| &identity.id, name),
         _ => has_id(&catalog.callers, |caller| &caller.id, name),
     }
 }

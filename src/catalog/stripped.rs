@@ -50,6 +50,7 @@ impl Catalog {
             models: models.clone(),
             accounts: accounts.clone(),
             callers: self.callers.clone(),
+            identities: self.identities.clone(),
             rotating: self.rotating.clone(),
             ..Catalog::default()
         }

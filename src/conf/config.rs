@@ -218,6 +218,13 @@ impl Server {
             .enabled
             .then(|| self.ledger.path.with_file_name("model-lists"))
     }
+
+    /// Returns the folder that keeps the keys of issuers. It is in the ledger's folder.
+    pub fn key_folder(&self) -> Option<PathBuf> {
+        self.ledger
+            .enabled
+            .then(|| self.ledger.path.with_file_name("issuer-keys"))
+    }
 }
 
 /// Reads `server.yaml`. Errors show it as `name`. Things that it names but does not hold are looked

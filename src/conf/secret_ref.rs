@@ -25,6 +25,8 @@ pub enum Reference<'a> {
     File(&'a str),
     /// A file of certificates.
     Ca(&'a str),
+    /// A file with the public keys of an issuer of tokens.
+    Keys(&'a str),
 }
 
 /// Stands in for a secret that is not read.
@@ -34,7 +36,7 @@ impl Reference<'_> {
     /// Returns what stands in for what is named, where nothing is read.
     pub fn stand_in(self) -> &'static str {
         match self {
-            Self::Env(_) | Self::Optional(_) | Self::File(_) => STAND_IN,
+            Self::Env(_) | Self::Optional(_) | Self::File(_) | Self::Keys(_) => STAND_IN,
             Self::Ca(_) => "-----BEGIN CERTIFICATE-----",
         }
     }

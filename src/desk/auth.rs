@@ -6,10 +6,12 @@
 use super::Desk;
 use super::record::Record;
 use crate::base::calendar;
+use crate::base::secret::Secret;
 use crate::catalog::{Catalog, Key};
 use crate::conf::config::Server;
 use crate::error::Refusal;
 use crate::exchange;
+use crate::identity::token::{MAX_TOKEN_BYTES, looks_like_token};
 use crate::limits::KeyScopes;
 use crate::live::Snapshot;
 use http::HeaderMap;
@@ -20,8 +22,11 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::SystemTime;
 
-/// The longest secret. A longer text is no key of ours, and is not hashed.
+/// The longest secret. A longer text is no key of ours, and is not looked up.
 const MAX_SECRET_BYTES: usize = 512;
+
+/// A key that a request may use, with the catalog that it is of.
+pub type FoundKey = (Arc<Snapshot>, Arc<Key>);
 
 /// The headers besides `authorization` in which SDKs send the key.
 const OTHER_KEY_HEADERS: [&str; 3] = ["x-api-key", "api-key", "x-goog-api-key"];
@@ -37,11 +42,34 @@ pub struct Sent<'r> {
 
 impl Desk {
     /// Finds the key of the request, and notes that the key is used.
-    pub(super) fn authenticate(
+    pub(super) async fn authenticate(
         &self,
         session: &Session,
         record: &mut Record,
-    ) -> Result<(Arc<Snapshot>, Arc<Key>), Refusal> {
+    ) -> Result<FoundKey, Refusal> {
+        let token = match self.find_known_key(session, record) {
+            Ok(found) => return Ok(found),
+            Err(Unknown::Refused(refusal)) => return Err(refusal),
+            Err(Unknown::Token(token)) => token,
+        };
+        // The future is boxed, since few requests come with a token that is not remembered, and
+        // every request would hold its memory.
+        let found = Box::pin(self.judge_token(token, record.facts.sender.address)).await;
+        match found {
+            Ok((snapshot, key)) => {
+                self.note_key(record, &snapshot, &key, false);
+                Ok((snapshot, key))
+            }
+            Err((refusal, key)) => {
+                note_sender(record, key.as_ref());
+                Err(refusal)
+            }
+        }
+    }
+
+    /// Finds the key of the request: one of the catalog's, or one of a subject whose token was
+    /// verified before.
+    fn find_known_key(&self, session: &Session, record: &mut Record) -> Result<FoundKey, Unknown> {
         let header = session.req_header();
         let snapshot = self.books.live.load_full();
         let queried = record.front.keys_in_query(header.uri.query());
@@ -49,21 +77,48 @@ impl Desk {
             headers: &header.headers,
             queried: &queried,
         };
-        let key = find_key(
-            &snapshot.catalog,
-            sent,
-            record.facts.sender.address,
-            SystemTime::now(),
-        );
-        // The operator must find whose key is refused. The caller does not learn that it is known.
-        let known = key.map_or_else(|refused| refused, |(key, _)| Some(key));
-        record.facts.sender.caller = known.map(|key| key.caller.id.clone());
-        record.facts.sender.key = known.map(|key| key.id.clone());
-        let (key, is_replaced) = key.map_err(|_| Refusal::invalid_key())?;
-        let key = key.clone();
-        if let Some(KeyScopes { last_used, .. }) = snapshot.scopes.get(key.index) {
+        let address = record.facts.sender.address;
+        let found = find_key(&snapshot.catalog, sent, address, SystemTime::now());
+        let (key, is_replaced) = match found {
+            Ok((key, is_replaced)) => (key.clone(), is_replaced),
+            Err(None) if !snapshot.catalog.identities.is_empty() => {
+                let token =
+                    sent_secret(sent, MAX_TOKEN_BYTES).filter(|text| looks_like_token(text));
+                let token = token.ok_or_else(|| Unknown::Refused(Refusal::invalid_key()))?;
+                let key = self.recall_token(&snapshot, token);
+                let key = key.filter(|key| is_usable_from(key, address));
+                let key =
+                    key.ok_or_else(|| Unknown::Token(Secret::new(String::from_utf8_lossy(token))))?;
+                (key, false)
+            }
+            Err(known) => {
+                // The operator must find whose key is refused. The caller does not learn that it
+                // is known.
+                note_sender(record, known);
+                return Err(Unknown::Refused(Refusal::invalid_key()));
+            }
+        };
+        self.note_key(record, &snapshot, &key, is_replaced);
+        exchange::panic_if_asked(session, "auth");
+        Ok((snapshot, key))
+    }
+
+    /// Notes whose request it is, and that the key is used.
+    fn note_key(
+        &self,
+        record: &mut Record,
+        snapshot: &Arc<Snapshot>,
+        key: &Arc<Key>,
+        is_replaced: bool,
+    ) {
+        note_sender(record, Some(key));
+        if let Some(KeyScopes { last_used, .. }) = snapshot.key_scopes(key) {
             let now = calendar::now_millis();
-            if self.books.live.limits.note_use(&key.id, last_used, now) {
+            let is_first = match &key.own_scopes {
+                Some(_) => last_used.touch_subject(now),
+                None => self.books.live.limits.note_use(&key.id, last_used, now),
+            };
+            if is_first {
                 self.books.ledger.note_use(key.id.clone(), now);
             }
             if is_replaced {
@@ -74,9 +129,27 @@ impl Desk {
         if self.books.traces.is_some() {
             record.snapshot = Some(snapshot.clone());
         }
-        exchange::panic_if_asked(session, "auth");
-        Ok((snapshot, key))
     }
+}
+
+/// Returns whether a key may be used now, from this address.
+pub(super) fn is_usable_from(key: &Key, address: Option<IpAddr>) -> bool {
+    let is_allowed = key.allow_ips.is_empty() || address.is_some_and(|address| key.allows(address));
+    is_allowed && key.usable(SystemTime::now()).is_ok()
+}
+
+/// Why a request has no key that is known.
+enum Unknown {
+    /// It may use none.
+    Refused(Refusal),
+    /// It has a token that is not remembered.
+    Token(Secret),
+}
+
+/// Notes whose request it is.
+fn note_sender(record: &mut Record, key: Option<&Arc<Key>>) {
+    record.facts.sender.caller = key.map(|key| key.caller.id.clone());
+    record.facts.sender.key = key.map(|key| key.id.clone());
 }
 
 /// Returns the key that a request may use, and whether its secret is one that is being replaced. If
@@ -87,7 +160,7 @@ pub fn find_key<'a>(
     address: Option<IpAddr>,
     now: SystemTime,
 ) -> Result<(&'a Arc<Key>, bool), Option<&'a Arc<Key>>> {
-    let secret = sent_secret(sent).ok_or(None)?;
+    let secret = sent_secret(sent, MAX_SECRET_BYTES).ok_or(None)?;
     let digest: [u8; 32] = Sha256::digest(secret).into();
     let opened = catalog.opened(&digest, now);
     let (key, is_replaced) = opened.map_err(|_| catalog.key_of_digest(&digest))?;
@@ -99,8 +172,9 @@ pub fn find_key<'a>(
     }
 }
 
-/// Returns the one secret that was sent. Two different secrets count as none.
-fn sent_secret<'r>(sent: Sent<'r>) -> Option<&'r [u8]> {
+/// Returns the one secret that was sent, if it has no more bytes than this. Two different secrets
+/// count as none.
+fn sent_secret<'r>(sent: Sent<'r>, max_bytes: usize) -> Option<&'r [u8]> {
     let Sent { headers, queried } = sent;
     // One look at all headers costs less than to look up each name.
     let headers = headers.iter().filter_map(|(name, value)| match name {
@@ -112,7 +186,7 @@ fn sent_secret<'r>(sent: Sent<'r>) -> Option<&'r [u8]> {
     let mut found = None;
     let queried = queried.iter().map(|key| Some(key.as_slice()));
     for secret in headers.chain(queried) {
-        let secret = secret.filter(|s| !s.is_empty() && s.len() <= MAX_SECRET_BYTES)?;
+        let secret = secret.filter(|s| !s.is_empty() && s.len() <= max_bytes)?;
         if found.is_some_and(|other| other != secret) {
             return None;
         }
@@ -235,10 +309,11 @@ mod tests {
     fn secrets_are_found_where_sdks_put_them() {
         let check = |lines: &[(&str, &str)], expected: Option<&str>| {
             let headers = headers(lines);
-            let found = sent_secret(Sent {
+            let sent = Sent {
                 headers: &headers,
                 queried: &[],
-            });
+            };
+            let found = sent_secret(sent, MAX_SECRET_BYTES);
             assert_eq!(found, expected.map(str::as_bytes), "{lines:?}")
         };
         check(&[], None);
@@ -272,10 +347,11 @@ mod tests {
         let check = |lines: &[(&str, &str)], queried: &[&str], expected: Option<&str>| {
             let queried: Vec<_> = queried.iter().map(|key| key.as_bytes().to_vec()).collect();
             let headers = headers(lines);
-            let found = sent_secret(Sent {
+            let sent = Sent {
                 headers: &headers,
                 queried: &queried,
-            });
+            };
+            let found = sent_secret(sent, MAX_SECRET_BYTES);
             assert_eq!(found, expected.map(str::as_bytes), "{lines:?} {queried:?}")
         };
         check(&[], &["sk-a"], Some("sk-a"));

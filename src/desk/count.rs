@@ -30,10 +30,7 @@ impl Desk {
     ) -> Result<(Bytes, Notes), Refusal> {
         self.refuse_late()?;
         let timeout = checks::request_timeout(&session.req_header().headers)?;
-        let scopes = snapshot
-            .scopes
-            .get(key.index)
-            .ok_or_else(Refusal::invalid_key)?;
+        let scopes = snapshot.key_scopes(key).ok_or_else(Refusal::invalid_key)?;
         let _permit = scopes.last_used.count().ok_or_else(|| {
             let message =
                 "This key has ten counts of tokens in flight, which is the most. Try again when one has ended.";

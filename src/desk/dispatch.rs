@@ -69,14 +69,14 @@ impl Desk {
                 self.reply(session, record).write_preflight(methods).await
             }
             Door::Models => {
-                let (snapshot, key) = self.authenticate(session, record)?;
+                let (snapshot, key) = self.authenticate(session, record).await?;
                 let list = snapshot.lists.list(&snapshot.catalog, &key, record.front);
                 self.reply(session, record)
                     .write_plain(200, "application/json", list)
                     .await
             }
             Door::Model(id) => {
-                let (snapshot, key) = self.authenticate(session, record)?;
+                let (snapshot, key) = self.authenticate(session, record).await?;
                 let one = models::render_one(&snapshot.catalog, &key, &id, record.front);
                 let one = one.ok_or_else(|| planning::unknown_model(&snapshot, &key, &id))?;
                 self.reply(session, record)
@@ -84,7 +84,7 @@ impl Desk {
                     .await
             }
             Door::Own(question) => {
-                let (snapshot, key) = self.authenticate(session, record)?;
+                let (snapshot, key) = self.authenticate(session, record).await?;
                 // A question that comes too often is no request of a caller that failed.
                 own::not_too_often(&snapshot, &key).inspect_err(|_| record.is_figured = false)?;
                 // The future is boxed, since few ask this, and every request would hold its memory.
@@ -96,7 +96,7 @@ impl Desk {
             }
             Door::Count(front, asked) => {
                 record.front = front;
-                let (snapshot, key) = self.authenticate(session, record)?;
+                let (snapshot, key) = self.authenticate(session, record).await?;
                 // The future is boxed, since a count is rare, and every request would hold its
                 // memory.
                 let (answer, notes) =
@@ -107,7 +107,7 @@ impl Desk {
             }
             Door::Exchange(front, asked) => {
                 record.front = front;
-                let (snapshot, key) = self.authenticate(session, record)?;
+                let (snapshot, key) = self.authenticate(session, record).await?;
                 return self
                     .plan_request(session, record, snapshot, &key, asked)
                     .await

@@ -9,6 +9,7 @@
 //! | `arrival` | `begin_record` | notes what is known of every request |
 //! | `dispatch` | `answer_or_plan` | finds the door, and goes through it |
 //! | [`auth`] | `authenticate` | finds the key |
+//! | `token` | `judge_token` | finds the key of a token |
 //! | `own` | `answer_about_key` | answers what a key asks about itself |
 //! | `count` | `count_tokens` | answers how many tokens a request has |
 //! | `planning` | `plan_request` | has the next two stages done, and makes the plan |
@@ -50,6 +51,7 @@ pub mod request_id;
 mod session_io;
 #[cfg(test)]
 mod sizes;
+mod token;
 pub mod unpriced;
 
 use crate::base::memory::Budget;

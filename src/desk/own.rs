@@ -55,7 +55,7 @@ impl Desk {
 
 /// Refuses a key that asks more than once a second.
 pub(super) fn not_too_often(snapshot: &Snapshot, key: &Key) -> Result<(), Refusal> {
-    let used = snapshot.scopes.get(key.index).map(
+    let used = snapshot.key_scopes(key).map(
         |KeyScopes {
              last_used: used, ..
          }| used,
@@ -74,8 +74,7 @@ pub(super) async fn describe_key(
     backends: &Backends,
 ) -> Bytes {
     let bounds: Vec<Bound<'_>> = snapshot
-        .scopes
-        .get(key.index)
+        .key_scopes(key)
         .map(|scopes| scopes.every(key).collect())
         .unwrap_or_default();
     let shared_counts = match &backends.store {

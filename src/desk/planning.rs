@@ -121,10 +121,7 @@ impl Desk {
     ) -> Result<Box<Planned>, Refusal> {
         self.refuse_late()?;
         let timeout = checks::request_timeout(&session.req_header().headers)?;
-        let scopes = snapshot
-            .scopes
-            .get(key.index)
-            .ok_or_else(Refusal::invalid_key)?;
+        let scopes = snapshot.key_scopes(key).ok_or_else(Refusal::invalid_key)?;
         let entry = enter_request(&scopes.entry(key), calendar::now_millis)
             .map_err(|refused| admission::note_limit_reached(record, &refused))?;
         let (mut envelope, sent, read) = self

@@ -14,7 +14,7 @@ fn futures_of_a_request_are_no_larger_than_accepted() {
         (
             "Desk::answer_or_plan",
             future_size(|| desk().answer_or_plan(never(), never())),
-            2376,
+            2400,
         ),
         (
             "Desk::plan_request",

@@ -171,8 +171,7 @@ pub fn explain_request(key: &str, input: &Input) -> Report {
         return report.with_refusal();
     };
     let bounds = snapshot
-        .scopes
-        .get(key.index)
+        .key_scopes(&key)
         .map(|scopes| scopes.bounds(&key, model.index))
         .unwrap_or_default();
     for bound in bounds.iter() {

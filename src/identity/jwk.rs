@@ -24,7 +24,7 @@ pub const MAX_SET_BYTES: usize = 256 * 1024;
 pub const MAX_KEYS: usize = 100;
 
 /// The keys of an issuer that can verify tokens.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct KeySet {
     keys: Vec<Key>,
     left_out: Vec<LeftOut>,

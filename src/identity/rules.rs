@@ -35,8 +35,8 @@ pub struct Rules {
     pub subject: ClaimPath,
     /// Which caller a token belongs to.
     pub callers: CallerRule,
-    /// Claims that must be there with exactly this value.
-    pub require: Vec<(ClaimPath, Value)>,
+    /// Claims that must be there with this value.
+    pub require: Vec<(ClaimPath, RequiredValue)>,
     /// Subjects that are refused, whatever else holds. Case does not count: a denied person must
     /// not come back in capital letters.
     pub deny: Vec<String>,
@@ -49,6 +49,22 @@ pub struct Rules {
 pub struct ClaimPath {
     first: String,
     others: Vec<String>,
+}
+
+/// The value that a claim must have, as it is written: a text, a number, `true` or `false`. Some
+/// issuers write `"true"` where others write `true`: both are meant.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RequiredValue(pub String);
+
+impl RequiredValue {
+    /// Returns whether a claim has this value.
+    fn is(&self, seen: &Value) -> bool {
+        match seen {
+            Value::String(text) => *text == self.0,
+            Value::Bool(_) | Value::Number(_) => seen.to_string() == self.0,
+            Value::Null | Value::Array(_) | Value::Object(_) => false,
+        }
+    }
 }
 
 /// Which caller a token belongs to.
@@ -139,6 +155,41 @@ pub struct Difference {
 }
 
 impl Rules {
+    /// Describes the rules, each by the name of its setting.
+    pub fn describe(&self) -> Vec<(&'static str, String)> {
+        let mut required: Vec<String> = Vec::new();
+        for (path, value) in &self.require {
+            required.push(format!("{path}: {}", value.0));
+        }
+        let callers = match &self.callers {
+            CallerRule::One(caller) => caller.to_string(),
+            CallerRule::ByClaim(rule) => {
+                let rows = rule
+                    .map
+                    .iter()
+                    .map(|(value, caller)| (value.as_str(), caller));
+                let others = rule.others.iter().map(|caller| ("*", caller));
+                let rows = rows
+                    .chain(others)
+                    .map(|(value, caller)| format!("{value} → {caller}"));
+                let rows = rows.collect::<Vec<_>>().join(", ");
+                format!("{} ({:?}): {rows}", rule.claim, rule.several)
+            }
+        };
+        let settings = [
+            ("issuer", self.issuer.to_string()),
+            ("audience", self.audience.to_string()),
+            ("typ", self.declared_type.clone().unwrap_or_default()),
+            ("subject", self.subject.to_string()),
+            ("callers", callers),
+            ("require", required.join(", ")),
+            ("deny", self.deny.join(", ")),
+            ("max_age", format!("{:?}", self.max_age)),
+        ];
+        let written = settings.into_iter().filter(|(_, value)| !value.is_empty());
+        written.collect()
+    }
+
     /// Decides whose a token is. `now` is in seconds since 1970. The claims must be verified.
     pub fn accept(&self, claims: &Claims, now: u64) -> Result<Accepted, Refused> {
         let members = &claims.members;
@@ -147,8 +198,9 @@ impl Rules {
         let subject = self.find_subject(members)?;
         for (path, wanted) in &self.require {
             let seen = path.find(members);
-            if seen != Some(wanted) {
-                let difference = Difference::new(seen, &show_value(wanted));
+            if !seen.is_some_and(|seen| wanted.is(seen)) {
+                let wanted = show_value(&Value::String(wanted.0.clone()));
+                let difference = Difference::new(seen, &wanted);
                 return Err(Refused::Required(path.clone(), difference));
             }
         }

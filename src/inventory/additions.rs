@@ -44,8 +44,10 @@ fn entries_stay(old: &Inventory, new: &Inventory) -> bool {
         accounts,
         callers,
         models,
+        identities,
     } = old;
-    all_stay(accounts, &new.accounts, account_stays)
+    all_stay(identities, &new.identities, Settings::eq)
+        && all_stay(accounts, &new.accounts, account_stays)
         && all_stay(models, &new.models, ModelItem::eq)
         && all_stay(callers, &new.callers, caller_stays)
 }

@@ -3,9 +3,11 @@
 use std::collections::BTreeMap;
 
 use super::{
-    AccountItem, Amounts, CallerItem, Inventory, KeyItem, ModelItem, TargetItem, settings,
+    AccountItem, Amounts, CallerItem, Inventory, KeyItem, ModelItem, Settings, TargetItem, settings,
 };
 use crate::base::calendar::format_system_time;
+use crate::base::units::format_count;
+use crate::catalog::identity::{Identity, KeyAddress, KeySource};
 use crate::catalog::{Account, Caller, Catalog, Key, Model, Signer, Target};
 use crate::conf::price::costs;
 use crate::limits::{Kind, Limits, Reserve, WHOLE_LIMIT};
@@ -53,8 +55,53 @@ impl Inventory {
             models: written
                 .map(|one| (one.id.to_string(), model_item(one)))
                 .collect(),
+            identities: catalog
+                .identities
+                .iter()
+                .map(|one| (one.id.to_string(), identity_settings(catalog, one)))
+                .collect(),
         }
     }
+}
+
+/// Returns the settings of an identity, those that are not written included.
+fn identity_settings(catalog: &Catalog, identity: &Identity) -> Settings {
+    let Identity {
+        id: _,
+        rules,
+        key_source,
+        keys_stale,
+        templates,
+        fingerprint: _,
+    } = identity;
+    let keys = match key_source {
+        KeySource::File(keys) => format!("a file with {}", format_count(keys.keys().len(), "key")),
+        KeySource::Server(server) => {
+            let KeyAddress { base, query } = &server.address;
+            format!("{}{query}", base.url())
+        }
+    };
+    let mut settings: Settings = rules
+        .describe()
+        .into_iter()
+        .chain([("jwks", keys), ("keys_stale", format!("{keys_stale:?}"))])
+        .map(|(name, value)| (name.to_owned(), value))
+        .collect();
+    // All templates have the same limits.
+    if let Some(template) = templates.values().next() {
+        let item = key_item(catalog, template);
+        let limits = [
+            ("limits", serde_json::to_string(&item.limits)),
+            ("model_limits", serde_json::to_string(&item.model_limits)),
+            ("allow_ips", serde_json::to_string(&item.allow_ips)),
+        ];
+        let written = limits.into_iter().filter_map(|(name, text)| {
+            let text = text.ok().filter(|text| text.len() > 2)?;
+            Some((name.to_owned(), text))
+        });
+        settings.extend(written);
+    }
+    settings
 }
 
 fn account_item(account: &Account) -> AccountItem {
@@ -155,6 +202,7 @@ fn key_item(catalog: &Catalog, key: &Key) -> KeyItem {
         allow_ips,
         debug,
         permissions,
+        own_scopes: _,
     } = key;
     let of_models = model_limits.iter().filter_map(|(index, limits)| {
         let model = catalog.models().get(*index)?;

@@ -43,7 +43,8 @@ named_enum! {
 pub struct Change {
     /// The effect.
     pub effect: Effect,
-    /// The kind of the entries: `caller`, `key`, `model`, `name`, `account` or `server.yaml`.
+    /// The kind of the entries: `caller`, `key`, `model`, `name`, `account`, `identity` or
+    /// `server.yaml`.
     pub kind: &'static str,
     /// The consequence for them, in words.
     #[serde(rename = "what")]
@@ -190,6 +191,7 @@ pub fn find_changes(
     upstreams::compare_models(&mut found, &sides);
     callers::compare_callers(&mut found, &sides);
     access::compare_permissions(&mut found, &sides);
+    compare_identities(&mut found, before, after);
     if let Some(secrets) = &besides.secrets {
         add_secret_changes(&mut found, after, secrets);
     }
@@ -199,6 +201,25 @@ pub fn find_changes(
         }
     }
     found.into_changes()
+}
+
+/// Compares the issuers of tokens.
+fn compare_identities(found: &mut FoundChanges, before: &Inventory, after: &Inventory) {
+    for (name, settings) in both_sides(&before.identities, &after.identities) {
+        let entry = ("identity", name.as_str());
+        match settings {
+            (Some(before), Some(after)) => {
+                for (setting, (was, is)) in both_sides(before, after) {
+                    if was != is {
+                        let [was, is] = [was, is].map(|one| one.map_or("none", String::as_str));
+                        found.add(Changes, entry, format!("{setting}: {was} → {is}"));
+                    }
+                }
+            }
+            (Some(_), None) => found.add(Breaks, entry, "gone; its tokens are refused"),
+            (None, _) => found.add(Widens, entry, "new; its tokens are accepted"),
+        }
+    }
 }
 
 /// Adds whose secrets differ.

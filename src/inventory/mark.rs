@@ -334,9 +334,11 @@ mod tests {
         let server = parse_server("server.yaml", text, &mut |reference| match reference {
             Reference::Env("OTEL_EXPORTER_OTLP_ENDPOINT") => Ok(endpoint.to_owned()),
             Reference::Env("OTEL_TRACES_SAMPLER") => Ok(sampler.to_owned()),
-            Reference::Env(_) | Reference::Optional(_) | Reference::File(_) | Reference::Ca(_) => {
-                Err(String::new())
-            }
+            Reference::Env(_)
+            | Reference::Optional(_)
+            | Reference::File(_)
+            | Reference::Ca(_)
+            | Reference::Keys(_) => Err(String::new()),
         });
         super::section_marks(&server.unwrap())
             .remove("traces")

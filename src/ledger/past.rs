@@ -6,7 +6,7 @@ use super::sums::Column;
 use crate::base::calendar::{day_of, day_start, first_day_of_month};
 use crate::conf::price::Usd;
 use crate::limits::Past;
-use rusqlite::{Row, params_from_iter};
+use rusqlite::{Params, Row, params, params_from_iter};
 use std::collections::{BTreeMap, HashSet};
 use std::path::Path;
 use std::sync::Arc;
@@ -28,6 +28,58 @@ pub(super) fn read_past(path: &Path, now_ms: u64) -> Result<Option<Vec<Past>>, S
     read_past_view(&reader, now_ms)
         .map(Some)
         .map_err(|why| unreadable_error(path, why))
+}
+
+/// Reads the part of what one key has used that is in the file. Returns `None` if there is no file.
+pub(super) fn read_past_of_key(
+    path: &Path,
+    caller: &str,
+    key: &str,
+    now_ms: u64,
+) -> Result<Option<Vec<Past>>, String> {
+    let Some(reader) = Reader::open(path)? else {
+        return Ok(None);
+    };
+    read_key_view(&reader, caller, key, now_ms)
+        .map(Some)
+        .map_err(|why| unreadable_error(path, why))
+}
+
+/// Sums what one key has used on each day of this month. Each day is looked up by itself: so the
+/// index finds the key's rows, and the rows of others are not read.
+const OF_KEY: &str = "WITH RECURSIVE days(number) AS (SELECT ?3 UNION ALL SELECT number + 1 FROM days WHERE number < ?4)
+    SELECT number * 86400000 AS used_at, caller, key, model, sum(requests) AS requests,
+        CAST(total(prompt) + total(completion) AS INTEGER) AS tokens, CAST(total(cost) AS INTEGER) AS usd,
+        sum(unpriced) AS unpriced, NULL AS dated
+    FROM days CROSS JOIN daily ON day = number AND caller = ?1 AND key = ?2 GROUP BY number, model";
+
+fn read_key_view(
+    reader: &Reader,
+    caller: &str,
+    key: &str,
+    now_ms: u64,
+) -> rusqlite::Result<Vec<Past>> {
+    let view = reader.view()?;
+    let mut names = NamePool::default();
+    let today = day_of(now_ms);
+    let [first, last] = [first_day_of_month(today), today].map(stored_integer);
+    let mut past = names.read_rows(&view, OF_KEY, params![caller, key, first, last])?;
+    // Each row of the last minute is moved from the sum of its day to its own moment.
+    let from = now_ms.saturating_sub(MINUTE);
+    let until = now_ms.saturating_add(MINUTE);
+    let [from, until, now, today] = [from, until, now_ms, today].map(stored_integer);
+    let recent = format!("{RECENT} AND key = ?5");
+    let recent = names.read_rows(&view, &recent, params![from, until, now, today, key])?;
+    for row in &recent {
+        let day = day_start(row.dated.unwrap_or_else(|| day_of(row.used_at)));
+        let mut sums = past.iter_mut();
+        if let Some(sum) = sums.find(|sum| sum.used_at == day && sum.model == row.model) {
+            take_out(sum, row);
+        }
+    }
+    past.retain(|sum| sum.requests > 0);
+    past.extend(recent);
+    Ok(past)
 }
 
 /// Sums rows of the future, by the day or month that they count for. A row counts for a day or
@@ -136,26 +188,34 @@ impl NamePool {
         sql: &str,
         bounds: &[u64],
     ) -> rusqlite::Result<Vec<Past>> {
+        let bounds = bounds.iter().copied().map(stored_integer);
+        self.read_rows(view, sql, params_from_iter(bounds))
+    }
+
+    /// Reads what was spent, in the same columns, with parameters of any kind.
+    fn read_rows(
+        &mut self,
+        view: &View<'_>,
+        sql: &str,
+        parameters: impl Params,
+    ) -> rusqlite::Result<Vec<Past>> {
         let mut statement = view.transaction.prepare(sql)?;
-        let rows = statement.query_map(
-            params_from_iter(bounds.iter().copied().map(stored_integer)),
-            |row| {
-                Ok(Past {
-                    used_at: read_integer(row, "used_at")?,
-                    dated: row
-                        .get::<_, Option<i64>>("dated")?
-                        .and_then(|day| u64::try_from(day).ok()),
-                    caller: self.named(row, "caller")?,
-                    key: self.named(row, "key")?,
-                    model: self.named(row, "model")?,
-                    requests: read_integer(row, "requests")?,
-                    tokens: read_integer(row, "tokens")?,
-                    usd: Usd(read_integer(row, "usd")?),
-                    unpriced: read_integer(row, "unpriced")?,
-                    is_taken_over: false,
-                })
-            },
-        )?;
+        let rows = statement.query_map(parameters, |row| {
+            Ok(Past {
+                used_at: read_integer(row, "used_at")?,
+                dated: row
+                    .get::<_, Option<i64>>("dated")?
+                    .and_then(|day| u64::try_from(day).ok()),
+                caller: self.named(row, "caller")?,
+                key: self.named(row, "key")?,
+                model: self.named(row, "model")?,
+                requests: read_integer(row, "requests")?,
+                tokens: read_integer(row, "tokens")?,
+                usd: Usd(read_integer(row, "usd")?),
+                unpriced: read_integer(row, "unpriced")?,
+                is_taken_over: false,
+            })
+        })?;
         rows.collect()
     }
 

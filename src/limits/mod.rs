@@ -20,7 +20,7 @@ pub mod tally;
 
 pub use changes::Changes;
 pub use entry::{Entry, enter_request};
-pub use registry::{KeyLimits, KeyScopes, LastUsed, Limited, Past, Registry};
+pub use registry::{KeyLimits, KeyScopes, LastUsed, Limited, Past, Registry, SubjectScopes};
 pub use report::scope_report;
 pub use standing::{resets_at, standing_json};
 pub use tally::{

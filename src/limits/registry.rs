@@ -13,8 +13,11 @@ use crate::conf::price::Usd;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
+use subjects::SubjectPrefixes;
+pub use subjects::SubjectScopes;
 use used::UsedKeys;
 
+mod subjects;
 mod used;
 
 /// An amount that was used before. Scopes begin with such amounts. No two of them count the same
@@ -168,6 +171,9 @@ pub struct Limited<'c> {
     pub keys: Vec<KeyLimits<'c>>,
     /// The ids of models, by their positions.
     pub models: Vec<&'c Arc<str>>,
+    /// The keys of which the keys of subjects are copies. The name of such a key is the beginning
+    /// of the names of its copies.
+    pub templates: Vec<KeyLimits<'c>>,
 }
 
 /// The scopes of one key.
@@ -252,6 +258,9 @@ fn of_model<T>(of_models: &[(usize, T)], model: usize) -> Option<&T> {
 #[derive(Default)]
 pub struct Registry {
     scopes: Lock<HashMap<Arc<str>, Weak<Scope>>>,
+    /// The scopes of the newest catalog's callers, if it has identities: a caller may have no keys
+    /// but those of subjects, which come and go.
+    callers: Lock<HashMap<Arc<str>, Arc<Scope>>>,
     /// The last uses of the newest catalog's keys, in its order.
     last_uses: Lock<Vec<(Arc<str>, Arc<LastUsed>)>>,
     used_keys: UsedKeys,
@@ -298,8 +307,8 @@ impl Registry {
             .callers
             .iter()
             .filter(|(_, limits)| !limits.is_none());
-        let callers: HashMap<&str, Arc<Scope>> = callers
-            .map(|(id, limits)| (&***id, adoption.scope(Level::Caller, id, limits)))
+        let callers: HashMap<Arc<str>, Arc<Scope>> = callers
+            .map(|(id, limits)| (Arc::clone(id), adoption.scope(Level::Caller, id, limits)))
             .collect();
         let mut purses = self.purses.lock();
         *purses = limited
@@ -345,13 +354,21 @@ impl Registry {
                 self.unseeded.lock().extend(began);
             }
         }
-        let now = adoption.scopes_now;
+        let mut now = adoption.scopes_now;
+        let prefixes = SubjectPrefixes::new(&limited);
+        let subjects = scopes.iter().filter(|(name, _)| prefixes.limit(name));
+        now.extend(subjects.map(|(name, scope)| (name.clone(), scope.clone())));
         scopes
             .iter()
             .filter(|(name, _)| !now.contains_key(*name))
             .filter_map(|(_, old)| old.upgrade())
             .for_each(|old| old.retire());
         *scopes = now;
+        if limited.templates.is_empty() {
+            self.callers.lock().clear();
+        } else {
+            *self.callers.lock() = callers;
+        }
         self.used_keys.add_counted(&limited, &all);
         self.used_keys.keep(&all);
         all

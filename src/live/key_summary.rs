@@ -163,7 +163,7 @@ impl Snapshot {
     ) -> impl Iterator<Item = (&'s Arc<Key>, Bound<'s>)> {
         let mut seen = std::collections::HashSet::new();
         let bounds = keys.flat_map(|key| {
-            let scopes = self.scopes.get(key.index);
+            let scopes = self.key_scopes(key);
             let bounds = scopes.into_iter().flat_map(move |scopes| scopes.every(key));
             bounds.map(move |bound| (key, bound))
         });

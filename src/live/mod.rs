@@ -9,10 +9,12 @@
 use crate::account::demand::Demand;
 use crate::account::target_health::TargetHealth;
 use crate::account::{NamedTarget, Registry, State};
-use crate::catalog::{Catalog, Model, Target};
+use crate::catalog::identity::Identity;
+use crate::catalog::{Catalog, Key, Model, Target};
 use crate::inventory::{Inventory, Marks};
 use crate::limits::{self, KeyScopes, Past};
 use crate::models::Lists;
+use issuers::Issuer;
 use key_summary::{FirstScopes, KeySummary};
 use ready_account::ReadyAccount;
 use std::borrow::Cow;
@@ -22,9 +24,11 @@ use std::time::{Duration, SystemTime};
 
 mod folders;
 mod good;
+pub mod issuers;
 pub mod key_summary;
 pub mod ready_account;
 mod reload;
+pub mod subjects;
 mod watch;
 
 pub use reload::{Live, Publisher, RefusedReload, ReloadStatus, Reloads};
@@ -49,6 +53,8 @@ pub struct Snapshot {
     /// The limits of the catalog's keys with their use, by
     /// [`Key::index`](crate::catalog::Key::index).
     pub scopes: Vec<KeyScopes>,
+    /// The issuers of the catalog's identities, in its order.
+    issuers: Vec<Arc<Issuer>>,
     /// The rendered lists of models.
     pub lists: Lists,
     /// The number of this catalog since the start.
@@ -129,6 +135,7 @@ impl Snapshot {
             routes,
             healths,
             scopes,
+            issuers: Vec::new(),
             lists: Lists::default(),
             generation,
             loaded: SystemTime::now(),
@@ -137,6 +144,19 @@ impl Snapshot {
             first_scopes: OnceLock::new(),
         }
     }
+}
+
+/// What is remembered of a token that was verified.
+#[derive(Debug, Clone)]
+pub struct SeenToken {
+    /// The name of the identity.
+    pub identity: Arc<str>,
+    /// The fingerprint of the identity by which the token was accepted.
+    pub fingerprint: u64,
+    /// The caller to whom the token belongs.
+    pub caller: Arc<str>,
+    /// The id of its subject's key.
+    pub key: Arc<str>,
 }
 
 /// Returns the targets of all models that are written, and no pattern.
@@ -183,6 +203,19 @@ impl Snapshot {
                 targets.extend(state.all_asked());
                 targets
             })
+    }
+
+    /// Returns the scopes of a key: of one of the catalog's, or of a subject's.
+    pub fn key_scopes<'s>(&'s self, key: &'s Key) -> Option<&'s KeyScopes> {
+        match &key.own_scopes {
+            Some(scopes) => Some(scopes),
+            None => self.scopes.get(key.index),
+        }
+    }
+
+    /// Returns the identities of the catalog, each with its issuer.
+    pub fn issuers(&self) -> impl Iterator<Item = (&Arc<Identity>, &Arc<Issuer>)> {
+        self.catalog.identities.iter().zip(&self.issuers)
     }
 
     /// Returns the servers that are called: those of the accounts that take requests, and those

@@ -1,7 +1,9 @@
 //! A reload puts a catalog that was read anew in place of the live one. The results of the last
 //! reloads are kept for `/status`.
 
-use super::Snapshot;
+use super::issuers::Issuers;
+use super::subjects::Subjects;
+use super::{SeenToken, Snapshot};
 use crate::account::Registry;
 use crate::base::calendar;
 use crate::base::clock::Clock;
@@ -9,6 +11,7 @@ use crate::base::lock::Lock;
 use crate::catalog::settle::{Settling, WaitingChange};
 use crate::catalog::texts::Texts;
 use crate::catalog::{self, Catalog};
+use crate::identity::remembered::{MAX_TOKENS, Remembered};
 use crate::ledger::Ledger;
 use crate::limits;
 use crate::metrics::Metrics;
@@ -95,16 +98,26 @@ pub struct Live {
     pub limits: Arc<limits::Registry>,
     /// The results of reloads.
     pub reloads: Reloads,
+    /// The keys of subjects.
+    pub subjects: Subjects,
+    /// The keys of issuers.
+    pub issuers: Issuers,
+    /// The tokens that were verified.
+    pub tokens: Remembered<SeenToken>,
 }
 
 impl Live {
     /// Makes the first catalog the live one.
     pub fn new(snapshot: Snapshot, accounts: Registry, limits: Arc<limits::Registry>) -> Live {
+        let (issuers, tokens) = (Issuers::default(), Remembered::new(MAX_TOKENS));
         Live {
-            snapshot: ArcSwap::from_pointee(snapshot),
+            snapshot: ArcSwap::from_pointee(with_issuers(snapshot, &issuers, &tokens)),
             accounts,
             limits,
             reloads: Reloads::default(),
+            subjects: Subjects::default(),
+            issuers,
+            tokens,
         }
     }
 
@@ -117,6 +130,19 @@ impl Live {
     pub fn load_full(&self) -> Arc<Snapshot> {
         self.snapshot.load_full()
     }
+}
+
+/// Gives a snapshot the issuers of its identities. Tokens that a key signed which no longer counts
+/// are forgotten.
+fn with_issuers(
+    mut snapshot: Snapshot,
+    issuers: &Issuers,
+    tokens: &Remembered<SeenToken>,
+) -> Snapshot {
+    snapshot.issuers = issuers.adopt(&snapshot.catalog, |issuer, key| {
+        tokens.forget_key(issuer, &key)
+    });
+    snapshot
 }
 
 /// A publisher makes a catalog the live one.
@@ -152,7 +178,7 @@ impl Publisher {
             past,
             old.generation + 1,
         );
-        let snapshot = Arc::new(snapshot);
+        let snapshot = Arc::new(with_issuers(snapshot, &live.issuers, &live.tokens));
         drop(live.snapshot.swap(snapshot.clone()));
         let new = &snapshot.catalog;
         let is_live = |label: &str, name: &str| catalog::has_name(new, label, name);

@@ -177,6 +177,8 @@ metrics! {
     pub(crate) struct CatalogMetrics {
         old_hash_uses: Labelled<NameLabels<1>, Counter> =
             "old_hash_uses", "Requests with a secret that is being replaced";
+        tokens_refused: Labelled<(NameLabels<1>, WordLabels<1>), Counter> =
+            "tokens_refused", "Requests with a token of an issuer that was not taken, by why";
         generation: Gauge =
             "catalog_generation", "Number of catalogs that were taken since the start";
         last_success: Gauge<f64, AtomicU64> =

@@ -59,9 +59,10 @@ impl Instance {
         .expect("a catalog");
         let look_up = &mut |reference: Reference<'_>| match reference {
             Reference::Ca(_) => Ok(ca.clone().expect("a certificate")),
-            Reference::Env(_) | Reference::Optional(_) | Reference::File(_) => {
-                Err("is not there".to_owned())
-            }
+            Reference::Env(_)
+            | Reference::Optional(_)
+            | Reference::File(_)
+            | Reference::Keys(_) => Err("is not there".to_owned()),
         };
         let settings =
             config::parse_server("server.yaml", &format!("store: {{ {settings} }}"), look_up)

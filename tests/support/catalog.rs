@@ -12,6 +12,7 @@ pub struct Catalog {
     accounts: Vec<String>,
     models: Vec<String>,
     callers: Vec<String>,
+    identities: Vec<String>,
 }
 
 impl Catalog {
@@ -21,6 +22,7 @@ impl Catalog {
             accounts: Vec::new(),
             models: Vec::new(),
             callers: vec![acme],
+            identities: Vec::new(),
         }
     }
 
@@ -109,6 +111,12 @@ impl Catalog {
         self
     }
 
+    /// Adds an issuer of tokens, written as YAML.
+    pub fn identity(mut self, id: &str, yaml: &str) -> Self {
+        self.identities.push(format!("{id}: {{ {yaml} }}"));
+        self
+    }
+
     /// Removes the caller `acme`.
     pub fn without_acme(mut self) -> Self {
         self.callers.retain(|entry| !entry.starts_with("acme:"));
@@ -137,6 +145,12 @@ impl Display for Catalog {
             for entry in entries {
                 writeln!(f, "  {entry}")?;
             }
+        }
+        if !self.identities.is_empty() {
+            writeln!(f, "identities:")?;
+        }
+        for entry in &self.identities {
+            writeln!(f, "  {entry}")?;
         }
         Ok(())
     }

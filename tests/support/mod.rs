@@ -14,6 +14,7 @@ pub mod folder;
 pub mod frames;
 pub mod gateway;
 pub mod http2;
+pub mod issuer;
 pub mod ledger;
 pub mod metrics;
 pub mod mock;

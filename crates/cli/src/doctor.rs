@@ -9,6 +9,7 @@ pub(crate) mod accounts;
 mod ask;
 mod clock;
 mod configuration;
+mod identities;
 mod instance;
 mod ledger;
 mod listeners;
@@ -113,6 +114,9 @@ async fn run_checks(args: &DoctorArgs, report: &mut Findings) {
         .as_ref()
         .map(|server| server.proxies.clone())
         .unwrap_or_default();
+    if let Some(catalog) = &catalog {
+        identities::check_identities(catalog, &proxies, report).await;
+    }
     let snapshot = catalog.map(|catalog| Arc::new(standalone_snapshot(catalog, proxies)));
     let unreached = match &snapshot {
         Some(snapshot) => accounts::check_accounts(snapshot, due, &mut clocks, report).await,

@@ -88,7 +88,7 @@ impl<'c> ReferenceReader<'c> {
                 }
                 return read;
             }
-            Reference::File(path) | Reference::Ca(path) => path,
+            Reference::File(path) | Reference::Ca(path) | Reference::Keys(path) => path,
         };
         let path = self.conf.join(written);
         let bytes = self

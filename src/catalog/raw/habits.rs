@@ -59,9 +59,11 @@ const HEADERS: [&str; 4] = [
 fn can_show_key(section: Option<&str>, key: &str) -> bool {
     static WORDS: LazyLock<BTreeSet<String>> = LazyLock::new(all_fields::<Catalog>);
     match section {
-        Some("accounts" | "callers" | "keys") => {
+        Some("accounts" | "callers" | "keys" | "identities") => {
             name::of_entry(key).is_ok() && unless_secret(key) == key
         }
+        // Claims and their values.
+        Some("require" | "map") => unless_secret(key) == key,
         Some("models") => {
             (name::of_model(key).is_ok() || name::of_pattern(key).is_ok())
                 && unless_secret(key) == key

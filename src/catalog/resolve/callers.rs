@@ -5,9 +5,9 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::SystemTime;
 
+use super::Models;
 use super::models::pattern_of;
 use super::prices::Unpriced;
-use super::{Models, ServedCallers};
 use crate::base::problem::{quote_near_miss, quote_safely};
 use crate::base::units::{Decimal, Text, Time};
 use crate::catalog::globs::Globs;
@@ -18,12 +18,13 @@ use crate::conf::scribe::{Report, Scribe, WrittenEntry, suggest_names};
 use crate::conf::yaml::read::{Entries, List, list_items, map_entries};
 use crate::limits::{Kind, Limits};
 
-pub(super) fn resolve_callers<'m>(
-    documents: &[Option<Arc<raw::Catalog>>],
+/// Resolves all callers with their keys. Returns the callers, and the resolver with all else.
+pub(super) fn resolve_callers<'u, 'm, 'r>(
+    documents: &'r [Option<Arc<raw::Catalog>>],
     models: &'m Models<'m>,
-    unpriced: &mut Unpriced<'m>,
+    unpriced: &'u mut Unpriced<'m>,
     report: &Report<'_>,
-) -> ServedCallers {
+) -> (Vec<Arc<Caller>>, CallerResolver<'u, 'm, 'r>) {
     let root = Scribe::new(report, 0);
     let section = root.key("callers");
     let mut parts: BTreeMap<&str, Vec<(usize, &raw::Caller)>> = BTreeMap::new();
@@ -47,16 +48,13 @@ pub(super) fn resolve_callers<'m>(
         globs: HashMap::new(),
         secrets: HashMap::new(),
         keys: Vec::new(),
+        resolved: HashMap::new(),
     };
     let callers = parts
         .iter()
         .map(|(id, parts)| all.resolve_caller(id, parts, &section))
         .collect();
-    ServedCallers {
-        callers,
-        secrets: all.secrets,
-        keys: all.keys,
-    }
+    (callers, all)
 }
 
 /// Returns the ids of models that keys have limits for.
@@ -70,8 +68,15 @@ pub(super) fn limited_models(
     let keys = callers
         .filter_map(|(_, caller)| caller.as_ref())
         .flat_map(|caller| map_entries(caller.keys.as_ref()));
-    keys.filter_map(|(_, key)| key.as_ref())
-        .flat_map(|key| map_entries(key.model_limits.as_ref()))
+    let of_keys = keys.filter_map(|(_, key)| key.as_ref().map(|key| &key.model_limits));
+    let identities = documents
+        .iter()
+        .flatten()
+        .flat_map(|raw| map_entries(raw.identities.as_ref()));
+    let of_subjects = identities.filter_map(|(_, raw)| raw.as_ref().map(|raw| &raw.model_limits));
+    of_keys
+        .chain(of_subjects)
+        .flat_map(|limits| map_entries(limits.as_ref()))
         .map(|(id, _)| id.as_str())
 }
 
@@ -84,17 +89,57 @@ fn models_by_alias<'m>(models: &'m Models<'_>) -> HashMap<&'m str, &'m str> {
 }
 
 /// A resolver of all callers, with everything that it gathers on the way.
-struct CallerResolver<'u, 'm, 'r> {
+pub(super) struct CallerResolver<'u, 'm, 'r> {
     models: &'m Models<'m>,
     unpriced: &'u mut Unpriced<'m>,
     aliases: HashMap<&'m str, &'m str>,
     permissions: HashMap<(Globs, Globs), Arc<Permissions>>,
     globs: HashMap<&'r str, Arc<str>>,
-    secrets: HashMap<[u8; 32], KeySecret>,
-    keys: Vec<Arc<Key>>,
+    pub(super) secrets: HashMap<[u8; 32], KeySecret>,
+    pub(super) keys: Vec<Arc<Key>>,
+    /// The callers by their names, each with the models that it may see.
+    resolved: HashMap<Arc<str>, (Arc<Caller>, Globs)>,
 }
 
 impl<'r> CallerResolver<'_, '_, 'r> {
+    /// Returns the names of all callers.
+    pub(super) fn names(&self) -> impl Iterator<Item = &str> + Clone {
+        self.resolved.keys().map(|id| &**id)
+    }
+
+    /// Makes the key of which the keys of an identity's subjects are copies, for those that belong
+    /// to this caller. Returns `None` if there is no such caller.
+    pub(super) fn subject_template(
+        &mut self,
+        identity: &WrittenEntry<'r, '_, '_, raw::Identity>,
+        caller: &str,
+    ) -> Option<Arc<Key>> {
+        let WrittenEntry { scribe, id, raw } = identity;
+        let (caller, globs) = self.resolved.get(caller)?.clone();
+        let key = Key {
+            id: format!("{}/{id}:", caller.id).into(),
+            caller,
+            enabled: true,
+            expires: None,
+            index: usize::MAX,
+            limits: resolve_limits(raw.limits.as_ref(), &scribe.key("limits")),
+            model_limits: self.model_limits(raw.model_limits.as_ref(), scribe).into(),
+            allow_ips: list_items(raw.allow_ips.as_ref())
+                .map(|(_, Text(range))| *range)
+                .collect(),
+            debug: false,
+            permissions: self.share_permissions(&globs, Globs::everything()),
+            own_scopes: None,
+        };
+        if key.caller.enabled {
+            self.unpriced.check_key(&key, scribe);
+            let permissions = std::iter::once(&*key.permissions);
+            self.unpriced
+                .check_caller(&key.caller.limits, permissions, scribe);
+        }
+        Some(Arc::new(key))
+    }
+
     fn resolve_caller(
         &mut self,
         id: &'r str,
@@ -123,6 +168,8 @@ impl<'r> CallerResolver<'_, '_, 'r> {
             expose_cost: raw.expose_cost.unwrap_or(false),
         });
         let globs = self.resolve_globs(raw.models.as_ref(), &scribe);
+        let named = (Arc::clone(&caller), globs.clone());
+        self.resolved.insert(Arc::clone(&caller.id), named);
         let mut seen: HashMap<&str, usize> = HashMap::new();
         let mut used: BTreeMap<usize, Arc<Permissions>> = BTreeMap::new();
         for (file, raw) in parts {
@@ -187,6 +234,7 @@ impl<'r> CallerResolver<'_, '_, 'r> {
                 .collect(),
             debug: raw.debug.unwrap_or(false),
             permissions: self.share_permissions(of_caller, globs),
+            own_scopes: None,
         });
         self.keys.push(Arc::clone(&key));
         let hashes = raw.hashes.as_ref();

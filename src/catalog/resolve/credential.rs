@@ -134,99 +134,140 @@ impl WrittenEntry<'_, '_, '_, raw::Account> {
         scribe: &Scribe<'_, '_>,
         read: impl Fn(&str) -> Result<Secret, String>,
     ) -> Option<Secret> {
-        let field = scribe.last_key().unwrap_or("key");
-        if let SecretRef::Literal(secret) = written
-            && let Some(placeholder) = Placeholder::detect(secret.expose()).or_else(|| {
-                Placeholder::of_name(secret.expose(), |name| {
-                    scribe
-                        .look_up(Reference::Env(name))
-                        .is_ok_and(|text| !text.is_empty() && text != STAND_IN)
-                })
-            })
-        {
-            scribe.note_problem_unquoted(&placeholder.problem_text(field, default_variable));
-            return None;
-        }
-        let read = |text: &str| refuse_placeholder(text).and_then(|()| read(text));
-        let (field, wrong) = match written {
-            SecretRef::Env(variable) if !is_variable(variable) => (
-                "env",
-                "must be the name of an environment variable: letters, digits and _, such as OPENAI_API_KEY",
-            ),
-            SecretRef::File(path) if path.is_empty() => ("file", "must be the path of a file"),
-            SecretRef::File(path) if path.starts_with(['~', '$']) => (
-                "file",
-                "holds `~` or `$NAME`, which are not filled in: write the full path, or a path relative to the configuration folder",
-            ),
-            SecretRef::Env(_) | SecretRef::File(_) if !self.enabled() => return None,
-            SecretRef::Env(_) | SecretRef::File(_) => return scribe.secret(written, read),
-            SecretRef::Literal(_) => {
-                scribe.warn_of_secret(
-                    "is a secret in clear text: `{ env: NAME }` or `{ file: /path }` is safer",
-                );
-                return scribe.secret(written, read).filter(|_| self.enabled());
-            }
+        let wanted = Wanted {
+            default_variable,
+            is_enabled: self.enabled(),
         };
-        scribe.key(field).note_problem_unquoted(wrong);
-        None
+        resolve_secret(written, wanted, scribe, read)
     }
 
     /// Returns the account's setting for a proxy.
     pub(super) fn proxy(&self) -> Option<ProxyChoice> {
         let scribe = self.scribe.key("proxy");
-        let Some(written) = &self.raw.proxy else {
-            return Some(ProxyChoice::ProcessDefault);
-        };
-        if let SecretRef::Literal(url) = written
-            && let Some(placeholder) = Placeholder::detect(url.expose())
-        {
-            scribe.note_problem_unquoted(&placeholder.problem_text("proxy", Some("PROXY_URL")));
-            return None;
-        }
-        let is_literal = matches!(written, SecretRef::Literal(_));
-        if !is_literal && !self.enabled() {
-            return Some(ProxyChoice::ProcessDefault);
-        }
-        let choice = scribe.secret(written, |text| {
-            // The value is a stand-in if secrets are not read.
-            if !is_literal && text == STAND_IN {
-                return Ok(ProxyChoice::Own(Arc::new(Proxy::assumed())));
-            }
-            ProxyChoice::parse(text)
-        })?;
-        if is_literal
-            && choice
-                .account_proxy()
-                .is_some_and(|proxy| proxy.credential().is_some())
-        {
-            scribe.warn_of_secret(
-                "holds a credential in clear text: `{ env: NAME }` or `{ file: /path }` with the whole URL is safer",
-            );
-        }
-        Some(choice)
+        resolve_proxy(self.raw.proxy.as_ref(), self.enabled(), &scribe)
     }
 
     pub(super) fn ca(&self, tls: &Tls, base: Option<&Base>) -> Option<String> {
-        let scribe = self.scribe.key("tls");
-        let scribe = scribe.key("ca");
-        let path = scribe.required(tls.ca.as_ref(), "is missing: a file of certificates (PEM)")?;
-        scribe.note_problem_if(
-            base.is_some_and(|base| !base.tls && base.port > 0),
-            "does not apply to http:",
-        );
-        if path.is_empty() {
-            scribe.note_problem("must be the path of a file of certificates (PEM)");
-            return None;
-        }
-        if !self.enabled() {
-            return None;
-        }
-        let pem = scribe.read_certificates(path)?;
-        let message =
-            "the file holds no certificate: it must be PEM, with `-----BEGIN CERTIFICATE-----`";
-        scribe.note_problem_if(!pem.contains("-----BEGIN CERTIFICATE-----"), message);
-        Some(pem)
+        resolve_authority(tls, base, self.enabled(), &self.scribe.key("tls"))
     }
+}
+
+/// What is wanted of a secret.
+#[derive(Clone, Copy)]
+pub(super) struct Wanted<'v> {
+    /// The environment variable that usually holds such a secret.
+    pub(super) default_variable: Option<&'v str>,
+    /// False if the secret is not needed: then what is outside the file is not read.
+    pub(super) is_enabled: bool,
+}
+
+/// Finds a secret that is written out or looked up.
+pub(super) fn resolve_secret(
+    written: &SecretRef,
+    wanted: Wanted<'_>,
+    scribe: &Scribe<'_, '_>,
+    read: impl Fn(&str) -> Result<Secret, String>,
+) -> Option<Secret> {
+    let field = scribe.last_key().unwrap_or("key");
+    if let SecretRef::Literal(secret) = written
+        && let Some(placeholder) = Placeholder::detect(secret.expose()).or_else(|| {
+            Placeholder::of_name(secret.expose(), |name| {
+                scribe
+                    .look_up(Reference::Env(name))
+                    .is_ok_and(|text| !text.is_empty() && text != STAND_IN)
+            })
+        })
+    {
+        scribe.note_problem_unquoted(&placeholder.problem_text(field, wanted.default_variable));
+        return None;
+    }
+    let read = |text: &str| refuse_placeholder(text).and_then(|()| read(text));
+    let (field, wrong) = match written {
+        SecretRef::Env(variable) if !is_variable(variable) => (
+            "env",
+            "must be the name of an environment variable: letters, digits and _, such as OPENAI_API_KEY",
+        ),
+        SecretRef::File(path) if path.is_empty() => ("file", "must be the path of a file"),
+        SecretRef::File(path) if path.starts_with(['~', '$']) => (
+            "file",
+            "holds `~` or `$NAME`, which are not filled in: write the full path, or a path relative to the configuration folder",
+        ),
+        SecretRef::Env(_) | SecretRef::File(_) if !wanted.is_enabled => return None,
+        SecretRef::Env(_) | SecretRef::File(_) => return scribe.secret(written, read),
+        SecretRef::Literal(_) => {
+            scribe.warn_of_secret(
+                "is a secret in clear text: `{ env: NAME }` or `{ file: /path }` is safer",
+            );
+            return scribe.secret(written, read).filter(|_| wanted.is_enabled);
+        }
+    };
+    scribe.key(field).note_problem_unquoted(wrong);
+    None
+}
+
+/// Resolves the setting for a proxy.
+pub(super) fn resolve_proxy(
+    written: Option<&SecretRef>,
+    is_enabled: bool,
+    scribe: &Scribe<'_, '_>,
+) -> Option<ProxyChoice> {
+    let Some(written) = written else {
+        return Some(ProxyChoice::ProcessDefault);
+    };
+    if let SecretRef::Literal(url) = written
+        && let Some(placeholder) = Placeholder::detect(url.expose())
+    {
+        scribe.note_problem_unquoted(&placeholder.problem_text("proxy", Some("PROXY_URL")));
+        return None;
+    }
+    let is_literal = matches!(written, SecretRef::Literal(_));
+    if !is_literal && !is_enabled {
+        return Some(ProxyChoice::ProcessDefault);
+    }
+    let choice = scribe.secret(written, |text| {
+        // The value is a stand-in if secrets are not read.
+        if !is_literal && text == STAND_IN {
+            return Ok(ProxyChoice::Own(Arc::new(Proxy::assumed())));
+        }
+        ProxyChoice::parse(text)
+    })?;
+    if is_literal
+        && choice
+            .account_proxy()
+            .is_some_and(|proxy| proxy.credential().is_some())
+    {
+        scribe.warn_of_secret(
+            "holds a credential in clear text: `{ env: NAME }` or `{ file: /path }` with the whole URL is safer",
+        );
+    }
+    Some(choice)
+}
+
+/// Reads the certificates that are trusted besides the system's.
+pub(super) fn resolve_authority(
+    tls: &Tls,
+    base: Option<&Base>,
+    is_enabled: bool,
+    scribe: &Scribe<'_, '_>,
+) -> Option<String> {
+    let scribe = scribe.key("ca");
+    let path = scribe.required(tls.ca.as_ref(), "is missing: a file of certificates (PEM)")?;
+    scribe.note_problem_if(
+        base.is_some_and(|base| !base.tls && base.port > 0),
+        "does not apply to http:",
+    );
+    if path.is_empty() {
+        scribe.note_problem("must be the path of a file of certificates (PEM)");
+        return None;
+    }
+    if !is_enabled {
+        return None;
+    }
+    let pem = scribe.read_certificates(path)?;
+    let message =
+        "the file holds no certificate: it must be PEM, with `-----BEGIN CERTIFICATE-----`";
+    scribe.note_problem_if(!pem.contains("-----BEGIN CERTIFICATE-----"), message);
+    Some(pem)
 }
 
 /// Refuses a text that was not filled in, or that has quotes around it.
@@ -243,7 +284,7 @@ fn refuse_placeholder(text: &str) -> Result<(), String> {
 
 /// Checks a secret that a header will carry. An error is the rest of a sentence; the sentence
 /// begins with the place where the secret was found.
-fn check_credential(text: &str) -> Result<Secret, String> {
+pub(super) fn check_credential(text: &str) -> Result<Secret, String> {
     if text.is_empty() {
         return Err("is empty".to_owned());
     }

@@ -6,6 +6,7 @@ use crate::conf::secret_ref::Reference;
 
 mod accounts;
 mod callers;
+mod identities;
 mod limits;
 mod models;
 mod prices;
@@ -13,6 +14,10 @@ mod routing;
 
 const A: &str = "sha256:aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa";
 const B: &str = "sha256:bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb";
+
+/// The key of RFC 8037.
+const KEY_SET: &str =
+    r#"{"keys":[{"kty":"OKP","crv":"Ed25519","x":"11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo"}]}"#;
 
 /// An outside world in which these things are found.
 fn look_up(reference: Reference<'_>) -> Result<String, String> {
@@ -32,7 +37,10 @@ fn look_up(reference: Reference<'_>) -> Result<String, String> {
         Reference::File("/nul") => Ok("sk-canary\0".to_owned()),
         Reference::Ca("/ca") => Ok("-----BEGIN CERTIFICATE-----\n".to_owned()),
         Reference::Ca("/other") => Ok("-----BEGIN CANARY-----\n".to_owned()),
-        Reference::File(path) | Reference::Ca(path) => Err(format!("there is no file {path}")),
+        Reference::Keys("/keys") => Ok(KEY_SET.to_owned()),
+        Reference::File(path) | Reference::Ca(path) | Reference::Keys(path) => {
+            Err(format!("there is no file {path}"))
+        }
     }
 }
 
@@ -152,7 +160,7 @@ fn f01_what_is_no_catalog() {
     );
     check_all(
         &["[]"],
-        &["catalog.yaml:1: must be a map of accounts, models, callers, not a list"],
+        &["catalog.yaml:1: must be a map of accounts, models, callers, identities, not a list"],
     );
     check_all(
         &["accounts: {}\nmodels: {\n"],

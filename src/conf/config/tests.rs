@@ -9,7 +9,9 @@ fn read(name: &str, text: &str) -> Result<Server, Problems> {
         Reference::File("short.key") => Ok("short\n".to_owned()),
         Reference::Ca("ca.pem") => Ok("-----BEGIN CERTIFICATE-----".to_owned()),
         Reference::Optional(_) => Ok(String::new()),
-        Reference::Env(_) | Reference::File(_) | Reference::Ca(_) => Err("is not there".to_owned()),
+        Reference::Env(_) | Reference::File(_) | Reference::Ca(_) | Reference::Keys(_) => {
+            Err("is not there".to_owned())
+        }
     })
 }
 
@@ -348,7 +350,7 @@ fn proxies_of_the_environment_need_the_file() {
                     .map(|(_, value)| (*value).to_owned())
                     .unwrap_or_default())
             }
-            Reference::Env(_) | Reference::File(_) | Reference::Ca(_) => {
+            Reference::Env(_) | Reference::File(_) | Reference::Ca(_) | Reference::Keys(_) => {
                 Err("is not there".to_owned())
             }
         })

@@ -274,6 +274,9 @@ struct NodeReader<'a, 't> {
     collector: &'a FaultCollector,
 }
 
+/// The name of a type that takes a text, a number, true or false.
+pub const SCALAR: &str = "Scalar";
+
 impl<'a, 't> NodeReader<'a, 't> {
     /// Returns the error that another kind of value was expected.
     fn wrong_kind<T>(&self, expected: impl fmt::Display) -> Result<T, ReadError> {
@@ -485,16 +488,18 @@ impl<'de> de::Deserializer<'de> for NodeReader<'_, '_> {
     }
 
     /// Reads a value that is written as text. A number is passed on as text too, so that the
-    /// value's own type says what is missing.
+    /// value's own type says what is missing; to a [`SCALAR`], so are true and false.
     fn deserialize_newtype_struct<V: Visitor<'de>>(
         self,
-        _: &'static str,
+        name: &'static str,
         visitor: V,
     ) -> Result<V::Value, ReadError> {
-        if let Value::Plain(text) = &self.node.value
-            && is_number(text)
-        {
-            return visitor.visit_str(text);
+        if let Value::Plain(text) = &self.node.value {
+            match parse_boolean(text) {
+                Some(truth) if name == SCALAR => return visitor.visit_str(&truth.to_string()),
+                None if is_number(text) => return visitor.visit_str(text),
+                Some(_) | None => {}
+            }
         }
         visitor.visit_str(self.text()?)
     }

@@ -28,8 +28,7 @@ pub fn metrics_text(books: &Books, store: Option<&Store>) -> String {
     metrics.catalog.old_hash_uses.clear();
     for key in &snapshot.catalog.rotating {
         let uses = snapshot
-            .scopes
-            .get(key.index)
+            .key_scopes(key)
             .map(|scopes| scopes.last_used.old_hash_uses())
             .unwrap_or_default();
         metrics

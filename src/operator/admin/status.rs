@@ -291,7 +291,7 @@ fn name_in_folder(pages: &Pages, path: &Path) -> String {
 fn key_reports(live: &Live, snapshot: &Snapshot) -> Vec<KeyReport> {
     let keys = snapshot.used_keys(&live.limits).into_iter();
     let used = keys.filter_map(|key| {
-        let used = &snapshot.scopes.get(key.index)?.last_used;
+        let used = &snapshot.key_scopes(key)?.last_used;
         Some((used.last_used_at()?, key, used.old_hash_at()))
     });
     let mut used: Vec<_> = used.collect();

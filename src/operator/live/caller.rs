@@ -35,7 +35,9 @@ pub(in crate::operator) async fn describe_caller(
         .callers()
         .iter()
         .find(|caller| *caller.id == *id)?;
-    let mut keys: Vec<&Arc<Key>> = snapshot.catalog.caller_keys(id).iter().collect();
+    let subjects = live.subjects.keys_of(id);
+    let written = snapshot.catalog.caller_keys(id).iter();
+    let mut keys: Vec<&Arc<Key>> = written.chain(&subjects).collect();
     keys.sort_unstable_by_key(|key| &key.id);
     let bounds = snapshot.bounds(keys.iter().copied());
     let mut bounds: Vec<Bound<'_>> = bounds
@@ -93,7 +95,7 @@ fn describe_key(snapshot: &Snapshot, key: &Key) -> Value {
         "id": key.id,
         "enabled": key.enabled && key.caller.enabled,
         "expires": expires,
-        "last_used": snapshot.scopes.get(key.index).and_then(|scopes| scopes.last_used.last_used_at()).map(format_time),
+        "last_used": snapshot.key_scopes(key).and_then(|scopes| scopes.last_used.last_used_at()).map(format_time),
         "models": model_globs(&key.permissions),
     })
 }

@@ -32,6 +32,8 @@ pub struct Facts {
     pub usable_keys: usize,
     /// The keys that were used and have an end.
     pub keys: Vec<KeyFacts>,
+    /// The issuers of tokens whose keys cannot be fetched.
+    pub issuers: Vec<IssuerFacts>,
     /// The targets that were not asked, since their price is not known.
     pub unpriced: Vec<UnpricedReport>,
     /// The store that instances share.
@@ -48,6 +50,19 @@ pub struct Facts {
     pub uncertified: Vec<(String, String)>,
     /// The address of the admin listener, if everybody who reaches it may read it.
     pub open_admin: Option<String>,
+}
+
+/// An issuer of tokens whose keys cannot be fetched.
+#[derive(Debug, Clone)]
+pub struct IssuerFacts {
+    /// The name of the identity.
+    pub identity: Arc<str>,
+    /// The time of the first failure.
+    pub since: u64,
+    /// The reason of the last one.
+    pub reason: String,
+    /// The time until which the last keys are used, if there are any.
+    pub usable_until: Option<u64>,
 }
 
 /// The files of the catalog.

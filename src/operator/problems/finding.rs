@@ -19,6 +19,8 @@ named_enum! {
         NoDescriptors = "no_descriptors",
         /// A provider refuses an account's credential.
         CredentialRefused = "credential_refused",
+        /// The keys of an issuer of callers' tokens cannot be fetched.
+        IdentityKeys = "identity_keys",
         /// The list of a provider's models cannot be fetched, or is empty.
         ListFailing = "list_failing",
         /// The breaker of a target has been open for long.

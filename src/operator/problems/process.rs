@@ -30,6 +30,7 @@ pub(super) fn find_process_problems(facts: &Facts, found: &mut Vec<Finding>) {
     find_unreadable(facts, found);
     find_ledger_problem(facts, found);
     find_lack(facts, found);
+    find_issuer_problems(facts, found);
     let now = facts.now;
     let lines = facts.rises.lines;
     if lines.is_within(DROPPED, now) {
@@ -271,4 +272,33 @@ fn find_ledger_problem(facts: &Facts, found: &mut Vec<Finding>) {
         summary,
         remedy,
     ));
+}
+
+/// Finds issuers of tokens whose keys cannot be fetched.
+fn find_issuer_problems(facts: &Facts, found: &mut Vec<Finding>) {
+    for issuer in &facts.issuers {
+        let left = issuer
+            .usable_until
+            .map(|until| until.saturating_sub(facts.now));
+        let (severity, then) = match left {
+            Some(1..) => {
+                let left = duration_text(left.unwrap_or_default());
+                let then = format!("The keys that were fetched before are used for {left} more");
+                (Severity::Warning, then)
+            }
+            Some(0) | None => {
+                let then = "No keys are known that may be used, and its tokens get 503".to_owned();
+                (Severity::Critical, then)
+            }
+        };
+        let summary = format!(
+            "The keys of the issuer of callers' tokens cannot be fetched: {}. {then}.",
+            cut_reason(&issuer.reason)
+        );
+        let remedy = "Look whether the issuer is reached from here, and whether `issuer` or `jwks` is right. `portcullis doctor` fetches \
+                      the keys, too. Keys of the catalog are not concerned.";
+        let subject = ("identity", issuer.identity.clone());
+        let finding = Finding::new(Rule::IdentityKeys, severity, subject, summary, remedy);
+        found.push(finding.lasting_since(issuer.since));
+    }
 }

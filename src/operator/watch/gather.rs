@@ -12,9 +12,9 @@ use crate::catalog::{Model, Target, globs};
 use crate::live::ready_account::ReadyAccount;
 use crate::live::{Live, Snapshot};
 use crate::operator::problems::facts::{
-    AccountFacts, CatalogFacts, CertificateFacts, DescriptorFacts, Facts, GivenUpFacts, KeyFacts,
-    LimitFacts, ModelFacts, ModelTarget, OldSecret, RecentFacts, RisesFacts, SilentFacts,
-    TargetFacts, TargetFailure,
+    AccountFacts, CatalogFacts, CertificateFacts, DescriptorFacts, Facts, GivenUpFacts,
+    IssuerFacts, KeyFacts, LimitFacts, ModelFacts, ModelTarget, OldSecret, RecentFacts, RisesFacts,
+    SilentFacts, TargetFacts, TargetFailure,
 };
 use crate::operator::problems::is_short_lived;
 use crate::series::{Series, StepMoment};
@@ -74,6 +74,7 @@ impl Watch {
             limits: limit_facts(&books.live, &snapshot, clocks),
             usable_keys: snapshot.key_summary().usable,
             keys: key_facts(&books.live, &snapshot),
+            issuers: issuer_facts(&snapshot),
             unpriced: books.unpriced.report(snapshot.generation),
             store,
             ledger,
@@ -168,6 +169,22 @@ fn recent_facts(series: &Series, snapshot: &Snapshot, clocks: ClockReadings) -> 
 /// Returns whether anybody counts money here: something had a price, or money is limited.
 fn counts_money(whole: &Series, snapshot: &Snapshot, clocks: ClockReadings) -> bool {
     whole.recent_sums(RECENT_TIME, clocks.now).nano_usd > 0 || snapshot.key_summary().limits_money
+}
+
+/// Returns the issuers whose keys cannot be fetched.
+fn issuer_facts(snapshot: &Snapshot) -> Vec<IssuerFacts> {
+    let failing = snapshot.issuers().filter_map(|(identity, issuer)| {
+        let trouble = issuer.trouble()?;
+        let keys = issuer.last_keys();
+        let until = keys.and_then(|keys| keys.fetched_at.checked_add(identity.keys_stale));
+        Some(IssuerFacts {
+            identity: identity.id.clone(),
+            since: calendar::unix_millis(trouble.since),
+            reason: trouble.reason,
+            usable_until: until.map(calendar::unix_millis),
+        })
+    });
+    failing.collect()
 }
 
 fn catalog_facts(live: &Live, clocks: ClockReadings) -> CatalogFacts {
@@ -467,7 +484,7 @@ fn key_facts(live: &Live, snapshot: &Snapshot) -> Vec<KeyFacts> {
         if of_secrets.is_empty() && ends.iter().all(Option::is_none) {
             return None;
         }
-        let used = &snapshot.scopes.get(key.index)?.last_used;
+        let used = &snapshot.key_scopes(key)?.last_used;
         let olds = of_secrets
             .iter()
             .filter(|until| is_replaced(**until, last))

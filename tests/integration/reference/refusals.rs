@@ -137,9 +137,13 @@ fn cell(refusal: &Refusal, front: &Front) -> String {
     // Nobody is told to wait for what no waiting helps.
     assert!(has("x-should-retry").is_none_or(|value| value == "false"));
     if status == 401 {
+        let challenge = match refusal.kind {
+            FailureKind::InvalidToken => "Bearer error=\"invalid_token\"",
+            _ => "Bearer",
+        };
         assert_eq!(
             (has("x-should-retry"), has("www-authenticate")),
-            (Some("false"), Some("Bearer")),
+            (Some("false"), Some(challenge)),
             "{front:?}"
         );
     }
@@ -188,6 +192,14 @@ fn refusals() -> Vec<(&'static str, Refusal)> {
             }),
         ),
         ("no valid key", Refusal::invalid_key()),
+        (
+            "a token that is not taken",
+            plain(FailureKind::InvalidToken).without_retry(),
+        ),
+        (
+            "tokens cannot be verified now",
+            plain(FailureKind::IdentityDown).retry_after(5),
+        ),
         ("no such path", plain(FailureKind::UnknownUrl)),
         ("no such model", Refusal::model_not_found("m")),
         (
@@ -330,6 +342,8 @@ fn no_refusal_is_missing() {
         FailureKind::NoLedger => 28,
         FailureKind::NoHealthyAccount => 29,
         FailureKind::UpstreamOverloaded => 30,
+        FailureKind::InvalidToken => 31,
+        FailureKind::IdentityDown => 32,
         // Nobody reads this one.
         FailureKind::CallerLeft => usize::MAX,
     };
@@ -337,5 +351,5 @@ fn no_refusal_is_missing() {
         .iter()
         .map(|(_, refusal)| place(&refusal.kind))
         .collect();
-    assert_eq!(listed, (0..31).collect());
+    assert_eq!(listed, (0..33).collect());
 }

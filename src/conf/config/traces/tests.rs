@@ -13,7 +13,7 @@ fn with(text: &str, variables: &[(&str, &str)]) -> Result<Server, Problems> {
         }
         Reference::File("token") => Ok("Bearer s3cret\n".to_owned()),
         Reference::Ca("ca.pem") => Ok("-----BEGIN CERTIFICATE-----".to_owned()),
-        Reference::Optional(_) | Reference::File(_) | Reference::Ca(_) => {
+        Reference::Optional(_) | Reference::File(_) | Reference::Ca(_) | Reference::Keys(_) => {
             Err("is not there".to_owned())
         }
     })
