@@ -26,6 +26,8 @@ pub enum Round {
     Connections,
     /// Lists of models are fetched.
     Lists,
+    /// Credentials of accounts are obtained.
+    Identities,
     /// Failing targets are probed.
     Probes,
     /// The files of the configuration are read, and what they hold is taken or not.

@@ -19,6 +19,7 @@ use crate::conf::secret_ref::{LookUp, Reference};
 use crate::conf::yaml::read::Entries;
 
 mod accounts;
+mod aws;
 mod base;
 mod callers;
 mod credential;
@@ -27,7 +28,7 @@ mod models;
 mod prices;
 mod timeouts;
 
-pub use base::parse_base;
+pub use base::{parse_base, parse_service};
 use prices::Unpriced;
 
 /// The sections that `catalog.yaml` must have.

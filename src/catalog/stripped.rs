@@ -103,6 +103,7 @@ impl Account {
                 insecure: self.network.insecure,
                 ca: None,
                 proxy: self.network.proxy.without_secret(),
+                reaches_metadata: false,
             },
             concurrency: self.concurrency,
             probe: self.probe,
@@ -122,8 +123,7 @@ impl Account {
 }
 
 impl Signer {
-    /// Returns a signer whose signatures are worth nothing. Of an account that buys tokens, an
-    /// explanation knows that without a signer.
+    /// Returns a signer whose signatures are worth nothing. What a source would give is not shown.
     fn without_secrets(&self) -> Option<Signer> {
         let secret = || Secret::new(STAND_IN);
         match self {
@@ -142,7 +142,7 @@ impl Signer {
                     session_token.as_ref().map(|_| secret()).as_ref(),
                 ),
             })),
-            Signer::Google(..) => None,
+            Signer::Source(_) => None,
         }
     }
 }

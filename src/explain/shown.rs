@@ -73,11 +73,13 @@ pub(super) fn upstream_request(
 fn shown_headers(account: &Account, outbound: &Outbound, length: usize) -> Vec<(String, String)> {
     let mut own = credential::plain_headers(outbound);
     match &account.signer {
-        Some(Signer::Aws(keys)) => match credential::sign_request(keys, account, outbound) {
-            Ok(signed) => own.extend(signed.into_iter().map(|(name, _)| masked(name, SIGNED))),
-            Err(_) => own.push(masked(header::AUTHORIZATION, UNSIGNABLE)),
-        },
-        Some(Signer::Google(..)) => own.push(masked(header::AUTHORIZATION, TOKEN)),
+        Some(Signer::Aws(keys)) => {
+            match credential::sign_request(&keys.signer, account, outbound) {
+                Ok(signed) => own.extend(signed.into_iter().map(|(name, _)| masked(name, SIGNED))),
+                Err(_) => own.push(masked(header::AUTHORIZATION, UNSIGNABLE)),
+            }
+        }
+        Some(Signer::Source(_)) => own.push(masked(header::AUTHORIZATION, TOKEN)),
         // If secrets are not read, such an account has no signer.
         None if is_signed_for(account) => own.push(masked(header::AUTHORIZATION, TOKEN)),
         None => {}

@@ -58,6 +58,7 @@ mod framing;
 mod hangs;
 mod house;
 mod http2_upstreams;
+mod identities;
 mod import;
 mod import_real;
 mod init;

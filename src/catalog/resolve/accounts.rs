@@ -13,6 +13,7 @@ use crate::conf::proxy::{Proxy, ProxyChoice};
 use crate::conf::scribe::{Report, Scribe, WrittenEntry};
 use crate::conf::secret_ref::placeholder::Placeholder;
 use crate::conf::yaml::read::list_items;
+use crate::signers::Source;
 use dialects::front::references::{AllowedReferences, Urls};
 use dialects::presets::{self, Preset};
 use dialects::traits::Server;
@@ -78,6 +79,7 @@ impl WrittenEntry<'_, '_, '_, raw::Account> {
             insecure: raw.insecure.unwrap_or(false),
             ca: ca.map(|pem| pem.into_bytes().into()),
             proxy: proxy?,
+            reaches_metadata: false,
         };
         Some(Account {
             fingerprint: account_fingerprint(
@@ -388,14 +390,14 @@ impl WrittenEntry<'_, '_, '_, raw::Account> {
             return;
         }
         let (scribe, insecure) = (self.scribe.key("proxy"), self.raw.insecure.unwrap_or(false));
-        let issuer = if let Some(Signer::Google(_, issuer)) = signer {
-            Some(issuer)
-        } else {
-            None
+        let token_uri = match signer {
+            Some(Signer::Source(Source::Google(account))) => Some(&account.token_uri),
+            Some(Signer::Source(_) | Signer::Aws(_)) | None => None,
         };
+        let issuer = token_uri.and_then(|url| base::parse_base(url, insecure).ok());
         for (base, field_name) in [
             (Some(base), "`base_url`"),
-            (issuer, "`token_uri` of `service_account`"),
+            (issuer.as_ref(), "`token_uri` of `service_account`"),
         ] {
             let message = format!(
                 "is a proxy to an http: address ({field_name}), so it and others on the network path could read the key and \

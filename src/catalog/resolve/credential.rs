@@ -7,22 +7,15 @@ use sha2::{Digest as _, Sha256};
 
 use super::base;
 use crate::base::secret::Secret;
-use crate::catalog::{AwsKeys, Base, Network, Signer, raw};
+use crate::catalog::{Base, Network, Signer, raw};
 use crate::conf::proxy::{Proxy, ProxyChoice};
 use crate::conf::scribe::{Scribe, WrittenEntry};
 use crate::conf::secret_ref::placeholder::Placeholder;
 use crate::conf::secret_ref::{Reference, STAND_IN, SecretRef, Tls};
+use crate::signers::Source;
 use crate::signers::google::ServiceAccount;
-use crate::signers::sigv4;
 use dialects::Protocol;
 use dialects::upstream::SignsWith;
-
-/// Whether a value must be written.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Need {
-    Required,
-    Optional,
-}
 
 impl WrittenEntry<'_, '_, '_, raw::Account> {
     /// Returns whether the account takes requests.
@@ -46,64 +39,17 @@ impl WrittenEntry<'_, '_, '_, raw::Account> {
                     .map_err(|wrong| format!("cannot be used: {wrong}"));
                 let account = scribe.read_or_noted(account)?;
                 let issuer = base::parse_base(&account.token_uri, raw.insecure.unwrap_or(false));
-                let issuer = scribe
-                    .read_or_noted(issuer.map_err(|wrong| format!("its `token_uri` {wrong}")))?;
-                Some(Signer::Google(account, issuer))
+                scribe.read_or_noted(issuer.map_err(|wrong| format!("its `token_uri` {wrong}")))?;
+                Some(Signer::Source(Source::Google(account)))
             }
             SignsWith::AccessKey => {
                 let scribe = self.scribe.key("aws");
-                let message = "is missing: write `{ access_key_id: …, secret_access_key: … }`; or write a Bedrock API key as `key`";
+                let message = "is missing: write `{ from: … }` or `{ access_key_id: …, secret_access_key: … }`; or write a Bedrock API key as `key`";
                 scribe.note_missing_if(needs_one && raw.aws.is_none(), message);
-                let written = raw.aws.as_ref()?;
-                let access_key_id = self.aws_secret(
-                    "access_key_id",
-                    "AWS_ACCESS_KEY_ID",
-                    written.access_key_id.as_ref(),
-                    Need::Required,
-                );
-                let secret_access_key = self.aws_secret(
-                    "secret_access_key",
-                    "AWS_SECRET_ACCESS_KEY",
-                    written.secret_access_key.as_ref(),
-                    Need::Required,
-                );
-                let session_token = self.aws_secret(
-                    "session_token",
-                    "AWS_SESSION_TOKEN",
-                    written.session_token.as_ref(),
-                    Need::Optional,
-                );
-                let (access_key_id, secret_access_key) = (access_key_id?, secret_access_key?);
-                let region = raw.region.as_deref()?;
-                let signer = sigv4::Signer::new(
-                    region,
-                    access_key_id.expose(),
-                    &secret_access_key,
-                    session_token.as_ref(),
-                );
-                Some(Signer::Aws(AwsKeys {
-                    access_key_id,
-                    secret_access_key,
-                    session_token,
-                    signer,
-                }))
+                self.aws_signer(raw.aws.as_ref()?)
             }
             SignsWith::Nothing => None,
         }
-    }
-
-    /// Finds one of the values of `aws`.
-    fn aws_secret(
-        &self,
-        field: &str,
-        default_variable: &str,
-        written: Option<&SecretRef>,
-        need: Need,
-    ) -> Option<Secret> {
-        let aws = self.scribe.key("aws");
-        let scribe = aws.key(field);
-        scribe.note_missing_if(written.is_none() && need == Need::Required, "is missing");
-        self.secret(written?, Some(default_variable), &scribe)
     }
 
     /// Finds a secret that a header can carry.
@@ -272,36 +218,25 @@ pub(super) fn account_fingerprint(
     signer: Option<&Signer>,
     network: &Network,
 ) -> u64 {
-    let (first, second, third) = match signer {
-        Some(Signer::Aws(keys)) => (
+    let credential: Vec<Option<&str>> = match signer {
+        Some(Signer::Aws(keys)) => vec![
             Some(keys.access_key_id.expose()),
             Some(keys.secret_access_key.expose()),
             keys.session_token.as_ref().map(Secret::expose),
-        ),
-        Some(Signer::Google(account, _)) => (
-            Some(account.key.expose()),
-            Some(account.token_uri.as_str()),
-            None,
-        ),
-        None => (None, None, None),
+        ],
+        Some(Signer::Source(source)) => source.parts().into_iter().map(Some).collect(),
+        None => vec![None, None, None],
     };
     let mut sha = Sha256::new();
     // Without `insecure`, plain HTTP never goes through a proxy of the environment.
     sha.update([u8::from(base.tls), u8::from(network.insecure)]);
     sha.update(base.port.to_be_bytes());
     let [proxy, of_proxy] = network.proxy.marks();
-    let texts = [
-        Some(id),
-        Some(&*base.host),
-        key.map(Secret::expose),
-        first,
-        second,
-        third,
-        proxy,
-        of_proxy,
-    ];
+    let texts = [Some(id), Some(&*base.host), key.map(Secret::expose)];
     for part in texts
         .into_iter()
+        .chain(credential)
+        .chain([proxy, of_proxy])
         .map(|text| text.map(str::as_bytes))
         .chain([network.ca.as_deref()])
     {

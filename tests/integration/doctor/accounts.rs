@@ -821,7 +821,7 @@ fn a_service_account_whose_token_is_refused() {
             .run_doctor()
             .await
             .exits(0)
-            .has(("ok", "a", "credential"), &["gave a token for 60 min"]);
+            .has(("ok", "a", "credential"), &["obtained one for 60 min as "]);
         // Google says so of a model, and also of a wrong project.
         mock.always(Script::json(
             404,
