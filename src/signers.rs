@@ -4,19 +4,24 @@
 //! Pure: a source sends its requests by a [`Courier`].
 
 pub mod aws;
+pub mod azure;
 pub mod courier;
 pub mod google;
+pub mod google_source;
 pub mod sigv4;
 
 use courier::{Courier, Fault, Obtained};
+use google_source::From;
 
 /// Where an account's credential comes from, if it is obtained anew again and again.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Source {
     /// Keys of AWS.
     Aws(aws::AwsSource),
+    /// A token of Microsoft's.
+    Azure(azure::AzureSource),
     /// A token of Google's.
-    Google(google::ServiceAccount),
+    Google(google_source::GoogleSource),
 }
 
 impl Source {
@@ -24,7 +29,8 @@ impl Source {
     pub async fn obtain(&self, courier: &mut impl Courier) -> Result<Obtained, Fault> {
         match self {
             Source::Aws(source) => source.obtain(courier).await,
-            Source::Google(account) => account.obtain(courier).await,
+            Source::Azure(source) => source.obtain(courier).await,
+            Source::Google(source) => source.obtain(courier).await,
         }
     }
 
@@ -32,7 +38,13 @@ impl Source {
     pub fn field(&self) -> &'static str {
         match self {
             Source::Aws(_) => "aws",
-            Source::Google(_) => "service_account",
+            Source::Google(source) => match (&source.from, &source.impersonate) {
+                (From::Key(_), None) => "service_account",
+                (From::Key(_), Some(_)) | (From::Metadata { .. } | From::External(_), _) => {
+                    "identity"
+                }
+            },
+            Source::Azure(_) => "identity",
         }
     }
 
@@ -40,8 +52,11 @@ impl Source {
     /// written.
     pub fn issuer(&self) -> Option<&str> {
         match self {
-            Source::Aws(_) => None,
-            Source::Google(account) => Some(&account.token_uri),
+            Source::Aws(_) | Source::Azure(_) => None,
+            Source::Google(source) => match (&source.from, &source.impersonate) {
+                (From::Key(account), None) => Some(&account.token_uri),
+                (From::Key(_), Some(_)) | (From::Metadata { .. } | From::External(_), _) => None,
+            },
         }
     }
 
@@ -49,7 +64,8 @@ impl Source {
     pub fn file(&self) -> Option<&str> {
         match self {
             Source::Aws(source) => source.file(),
-            Source::Google(_) => None,
+            Source::Azure(source) => source.file(),
+            Source::Google(source) => source.file(),
         }
     }
 
@@ -57,16 +73,31 @@ impl Source {
     pub fn parts(&self) -> Vec<&str> {
         match self {
             Source::Aws(source) => source.parts(),
-            Source::Google(account) => vec![account.key.expose(), &account.token_uri],
+            Source::Azure(source) => source.parts(),
+            Source::Google(source) => source.parts(),
         }
     }
 
-    /// Returns what no text may show. A private key is not listed: it is lines of PEM, and whatever
-    /// looks like one is taken out anyway.
+    /// Returns the texts that say whose the credentials are. Of a service account it is the key
+    /// alone: what was signed for it before stays good.
+    pub fn owner_parts(&self) -> Vec<&str> {
+        match self {
+            Source::Google(source) => match (&source.from, &source.impersonate) {
+                (From::Key(account), None) => vec![account.key.expose()],
+                (From::Key(_), Some(_)) | (From::Metadata { .. } | From::External(_), _) => {
+                    source.parts()
+                }
+            },
+            Source::Aws(_) | Source::Azure(_) => self.parts(),
+        }
+    }
+
+    /// Returns what no text may show.
     pub fn secrets(&self) -> Vec<&str> {
         match self {
             Source::Aws(source) => source.secrets(),
-            Source::Google(_) => Vec::new(),
+            Source::Azure(source) => source.secrets(),
+            Source::Google(source) => source.secrets(),
         }
     }
 }

@@ -13,6 +13,7 @@ use tokio::sync::Notify;
 use super::failure::Failure;
 use crate::base::clock::Clock;
 use crate::base::lock::Lock;
+use crate::base::secret::Secret;
 use crate::signers::courier::{Credential, Obtained};
 use crate::signers::sigv4;
 
@@ -50,11 +51,24 @@ pub struct Present {
     pub since: Instant,
     /// The time at which the credential ends.
     pub until: Instant,
+    /// The secrets of the credential before it, which a late answer may still quote.
+    pub retired: Vec<Secret>,
     /// The fingerprint of the settings with which it was fetched.
     fingerprint: u64,
 }
 
 impl Present {
+    /// Returns what no text may show.
+    pub fn secrets(&self) -> impl Iterator<Item = &str> {
+        let retired = self.retired.iter().map(Secret::expose);
+        self.credential.secrets().into_iter().chain(retired)
+    }
+
+    fn owned_secrets(&self) -> Vec<Secret> {
+        let secrets = self.credential.secrets().into_iter();
+        secrets.map(Secret::new).collect()
+    }
+
     /// Returns whether a request can still use it.
     fn is_usable(&self, fingerprint: u64, now: Instant) -> bool {
         let late = LATE.min(self.until.saturating_duration_since(self.since) / 20);
@@ -72,6 +86,8 @@ struct Progress {
     failing: Option<Failing>,
     /// The time at which the credential was last forgotten, since the upstream refused it.
     forgotten: Option<Instant>,
+    /// The secrets of the credential that was forgotten.
+    retired: Vec<Secret>,
 }
 
 /// Fetches that failed since the last good one.
@@ -142,9 +158,10 @@ impl Identity {
         let progress = self.progress.lock();
         let failing = progress.failing.as_ref();
         let failing = failing.filter(|_| progress.fingerprint == fingerprint)?;
-        let had_one = self.present.load().as_ref().is_some_and(|present| {
-            present.fingerprint == fingerprint && present.until > present.since
-        });
+        let present = self.present.load();
+        let had_one = present
+            .as_ref()
+            .is_some_and(|present| present.fingerprint == fingerprint);
         Some(match had_one {
             // An account whose credential has ended is as one whose key is refused.
             true => Failure::Unsigned(format!(
@@ -172,6 +189,11 @@ impl Identity {
         let until = now + obtained.life;
         let mut progress = self.progress.lock();
         let old = self.present.load_full();
+        let retired = match &old {
+            Some(old) if old.credential == obtained.credential => old.retired.clone(),
+            Some(old) => old.owned_secrets(),
+            None => std::mem::take(&mut progress.retired),
+        };
         let old = old.filter(|old| old.fingerprint == fingerprint && old.until > now);
         let repeats = old.as_ref().is_some_and(|old| {
             old.credential == obtained.credential || until < old.until + SAME_END
@@ -193,6 +215,7 @@ impl Identity {
             name: obtained.identity,
             since,
             until,
+            retired,
             fingerprint,
         })));
         drop(progress);
@@ -239,12 +262,20 @@ impl Identity {
         }
     }
 
+    /// Asks the source at once, if it failed last: the operator has mended something.
+    pub fn retry(&self) {
+        let mut progress = self.progress.lock();
+        if progress.failing.take().is_some() {
+            progress.due = None;
+        }
+    }
+
     /// Forgets the credential, since the upstream does not accept it any more. If the upstream
     /// refuses the next one as soon, the fault is not its age: then it stays.
     pub fn forget(&self) {
-        if self.present.load().is_none() {
+        let Some(present) = self.present.load_full() else {
             return;
-        }
+        };
         let now = Clock::now();
         let mut progress = self.progress.lock();
         let last = progress.forgotten;
@@ -253,6 +284,7 @@ impl Identity {
         }
         progress.forgotten = Some(now);
         progress.due = None;
+        progress.retired = present.owned_secrets();
         self.present.store(None);
     }
 }
@@ -277,7 +309,6 @@ fn retry_pause(times: u32, random: f64) -> Duration {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::base::secret::Secret;
 
     fn token(text: &str, life: u64) -> Obtained {
         Obtained {
@@ -396,10 +427,8 @@ mod tests {
         assert!(identity.usable(1).is_none() && identity.is_due(1, Clock::now()));
         identity.record(token("b", 3600), None, 1);
         identity.forget();
-        assert!(
-            identity.usable(1).is_some(),
-            "the upstream refuses them all"
-        );
+        let usable = identity.usable(1).expect("the upstream refuses them all");
+        assert_eq!(usable.secrets().collect::<Vec<_>>(), ["b", "a"]);
     }
 
     #[test]

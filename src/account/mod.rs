@@ -269,6 +269,7 @@ impl State {
 
     /// Ends the account's rests and closes its breakers.
     pub fn reset(&self) {
+        self.identity.retry();
         self.health.set_rest(None);
         self.each_target(TargetHealth::reset);
         self.freed.notify_waiters();

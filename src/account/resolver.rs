@@ -66,7 +66,7 @@ impl<'a> Hop<'a> {
     /// by the sources of credentials that ask there.
     fn allows(&self, ip: IpAddr) -> bool {
         if self.reaches_metadata {
-            return forbidden_ip(ip) || private_ip(ip);
+            return self.goes_anywhere || forbidden_ip(ip) || private_ip(ip);
         }
         !forbidden_ip(ip) && (self.goes_anywhere || private_ip(ip))
     }

@@ -157,7 +157,7 @@ impl Account {
     pub fn boundary(&self) -> &Arc<str> {
         self.boundary.get_or_init(|| {
             let credential = match &self.signer {
-                Some(Signer::Source(source)) => source.parts(),
+                Some(Signer::Source(source)) => source.owner_parts(),
                 Some(Signer::Aws(_)) | None => Vec::new(),
             };
             let base = &self.base;

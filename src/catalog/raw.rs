@@ -23,9 +23,11 @@ use crate::conf::yaml::read::{Entries, List};
 use crate::limits::Reserve;
 
 mod habits;
+mod identity;
 mod model;
 
 pub use habits::{CREDENTIAL_HEADERS, KIND, OWN_HEADERS};
+pub use identity::{AzureCloud, Identity, IdentityFields, IdentityFrom};
 pub use model::{Defaults, FallbacksOn, Hedge, LongPrice, Model, Price, Queue, Target, Traits};
 
 /// The accounts, the models and the callers. A change is usually live within a second.
@@ -73,6 +75,9 @@ pub struct Account {
     /// Only `vertex`: a service account's JSON key, from which short-lived tokens are made. It
     /// replaces `key`. Default: none.
     pub service_account: Option<SecretRef>,
+    /// Only `azure` and `vertex`: who gives the account tokens, in place of `key`: one word, such
+    /// as `workload`, `managed` or `metadata`, or a map. Default: none.
+    pub identity: Option<Identity>,
     /// Only `bedrock`, which must have it: the region, such as us-east-1. Default: none.
     pub region: Option<String>,
     /// Only `bedrock`: keys that sign each request, or who gives them. They replace `key`.

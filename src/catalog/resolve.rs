@@ -23,6 +23,7 @@ mod aws;
 mod base;
 mod callers;
 mod credential;
+mod identity;
 mod known;
 mod models;
 mod prices;

@@ -9,7 +9,6 @@ use crate::account::failure::Failure;
 use crate::base::units::cut_text;
 use crate::catalog::{Account, Signer};
 use crate::error::scrub_secret_words;
-use crate::signers::Source;
 
 /// The most characters of a sentence.
 const MAX_CHARACTERS: usize = 200;
@@ -92,7 +91,7 @@ pub fn advised_action(failure: &Failure, account: &Account) -> String {
             "pay for the account at its provider, or raise its limit there".to_owned()
         }
         Some(Signer::Aws(_)) => format!("write valid keys into accounts.{id}.aws"),
-        Some(Signer::Source(Source::Google(_))) => {
+        Some(Signer::Source(source)) if source.issuer().is_some() => {
             format!("write a valid service account into accounts.{id}.service_account")
         }
         Some(Signer::Source(source)) => {

@@ -265,7 +265,7 @@ impl Errand<'_> {
         let headers = request.headers.iter().map(|(name, value)| {
             let mut value = HeaderValue::try_from(value.expose()).ok()?;
             value.set_sensitive(true);
-            Some((HeaderName::from_static(name), value))
+            Some((HeaderName::from_bytes(name.as_bytes()).ok()?, value))
         });
         let headers: Option<Vec<_>> = headers.collect();
         let headers = headers.ok_or_else(|| unsigned("a value does not fit in a header"))?;

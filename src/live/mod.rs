@@ -124,9 +124,6 @@ impl Snapshot {
             },
         });
         let routes = routes.collect();
-        let is_sourced = |account: &Account| {
-            account.enabled && matches!(account.signer, Some(Signer::Source(_)))
-        };
         let accounts = catalog.accounts().iter().zip(0..);
         let sourced = accounts.filter(|(account, _)| is_sourced(account));
         Snapshot {
@@ -145,6 +142,11 @@ impl Snapshot {
             first_scopes: OnceLock::new(),
         }
     }
+}
+
+/// Returns whether an account takes requests, and obtains its credential anew again and again.
+fn is_sourced(account: &Account) -> bool {
+    account.enabled && matches!(account.signer, Some(Signer::Source(_)))
 }
 
 /// Returns the targets of all models that are written, and no pattern.

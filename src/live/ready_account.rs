@@ -83,12 +83,8 @@ impl ReadyAccount {
     /// Returns the secrets that must not appear in a text about the account. `present` is the
     /// credential that it had when it answered.
     pub fn secrets<'a>(&'a self, present: Option<&'a Arc<Present>>) -> Vec<&'a str> {
-        let obtained = present.map(|present| present.credential.secrets());
-        self.account
-            .secrets()
-            .into_iter()
-            .chain(obtained.into_iter().flatten())
-            .collect()
+        let obtained = present.into_iter().flat_map(|present| present.secrets());
+        self.account.secrets().into_iter().chain(obtained).collect()
     }
 
     /// Makes a server ready from which the account's credential is obtained. It is called like any

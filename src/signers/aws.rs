@@ -10,7 +10,7 @@ use serde::Deserialize;
 
 use super::courier::{
     Answer, Courier, Credential, FORM, Fault, MAX_LIFE, Method, Obtained, Request, encode_value,
-    meant_status, shorten_text, time_left, write_form,
+    is_sendable, meant_status, shorten_text, time_left, write_form,
 };
 use super::sigv4::{Keys, Signer};
 use crate::base::calendar::parse_unix_seconds;
@@ -29,6 +29,10 @@ const HOP_HINT: &str = "in a container, the metadata service answers only if the
                         (`aws ec2 modify-instance-metadata-options --http-put-response-hop-limit 2`)";
 /// The lifetime of a token of the metadata service, in seconds, as AWS's libraries ask for it.
 const TOKEN_LIFE: &str = "21600";
+/// The metadata service, in messages.
+const SERVICE: &str = "the metadata service";
+/// The header with the token of a session.
+const METADATA_TOKEN: &str = "x-aws-ec2-metadata-token";
 /// The lifetime of keys if the answer has no end that can be read.
 const DEFAULT_LIFE: Duration = Duration::from_secs(900);
 
@@ -209,7 +213,8 @@ async fn assume_role(
         courier.now(),
     );
     let unsignable = |_| Fault::Local("the session token cannot be signed".to_owned());
-    request.headers = signed.map_err(unsignable)?;
+    let signed = signed.map_err(unsignable)?.into_iter();
+    request.headers = signed.map(|(name, value)| (name.into(), value)).collect();
     let answer = courier.send(request).await?;
     read_token_service(&answer, courier.now())
 }
@@ -234,27 +239,16 @@ async fn ask_container(
     };
     request
         .headers
-        .extend(token.map(|token| ("authorization", token)));
+        .extend(token.map(|token| ("authorization".into(), token)));
     let answer = courier.send(request).await?;
     read_json_keys(&answer, courier.now(), "the container's service", "")
 }
 
 /// Asks the metadata service of a machine, by version 2 of its protocol.
 async fn ask_instance(metadata: &str, courier: &mut impl Courier) -> Result<Obtained, Fault> {
-    const SERVICE: &str = "the metadata service";
-    const NAME: &str = "x-aws-ec2-metadata-token";
-    let ask = Request::nearby(Method::Put, format!("{metadata}/latest/api/token"))
-        .with("x-aws-ec2-metadata-token-ttl-seconds", TOKEN_LIFE);
-    let answer = courier.send(ask).await.map_err(|fault| match fault {
-        Fault::Unanswered(_) => Fault::Unanswered(Some(HOP_HINT)),
-        other @ (Fault::Local(_) | Fault::Refused(_) | Fault::Nonsense(_)) => other,
-    })?;
-    let token = answer
-        .good()
-        .ok_or_else(|| refusal(&answer, SERVICE))?
-        .to_owned();
+    let token = metadata_token(metadata, courier).await?;
     let folder = format!("{metadata}/latest/meta-data/iam/security-credentials/");
-    let ask = Request::nearby(Method::Get, &*folder).with(NAME, &*token);
+    let ask = Request::nearby(Method::Get, &*folder).with(METADATA_TOKEN, &*token);
     let answer = courier.send(ask).await?;
     if answer.status == 404 {
         let message = "the metadata service knows no role: the machine has no instance profile";
@@ -268,8 +262,39 @@ async fn ask_instance(metadata: &str, courier: &mut impl Courier) -> Result<Obta
         return Err(Fault::Nonsense(message.to_owned()));
     }
     let ask = Request::nearby(Method::Get, format!("{folder}{}", encode_value(&role)));
-    let answer = courier.send(ask.with(NAME, token)).await?;
+    let answer = courier.send(ask.with(METADATA_TOKEN, token)).await?;
     read_json_keys(&answer, courier.now(), SERVICE, &format!("role {role}"))
+}
+
+/// Asks the metadata service for the machine's region.
+pub async fn ask_region(metadata: &str, courier: &mut impl Courier) -> Result<String, Fault> {
+    let token = metadata_token(metadata, courier).await?;
+    let url = format!("{metadata}/latest/meta-data/placement/availability-zone");
+    let ask = Request::nearby(Method::Get, url).with(METADATA_TOKEN, token);
+    let answer = courier.send(ask).await?;
+    let zone = answer
+        .good()
+        .ok_or_else(|| refusal(&answer, SERVICE))?
+        .trim();
+    let region = zone.trim_end_matches(|c: char| c.is_ascii_lowercase());
+    let is_region = |b: u8| b.is_ascii_alphanumeric() || b == b'-';
+    if region.is_empty() || !region.bytes().all(is_region) {
+        let message = "the metadata service names no region that can be one";
+        return Err(Fault::Nonsense(message.to_owned()));
+    }
+    Ok(region.to_owned())
+}
+
+/// Asks the metadata service for the token of a session.
+async fn metadata_token(metadata: &str, courier: &mut impl Courier) -> Result<String, Fault> {
+    let ask = Request::nearby(Method::Put, format!("{metadata}/latest/api/token"))
+        .with("x-aws-ec2-metadata-token-ttl-seconds", TOKEN_LIFE);
+    let answer = courier.send(ask).await.map_err(|fault| match fault {
+        Fault::Unanswered(_) => Fault::Unanswered(Some(HOP_HINT)),
+        other @ (Fault::Local(_) | Fault::Refused(_) | Fault::Nonsense(_)) => other,
+    })?;
+    let token = answer.good().ok_or_else(|| refusal(&answer, SERVICE))?;
+    Ok(token.trim().to_owned())
 }
 
 /// The keys that services of containers and machines give.
@@ -312,28 +337,29 @@ fn read_token_service(answer: &Answer, now: SystemTime) -> Result<Obtained, Faul
     let Some(body) = answer.good() else {
         return Err(refusal(answer, "the token service"));
     };
-    let of = |name| xml_text(body, name);
-    let keys = make_keys(of("AccessKeyId"), of("SecretAccessKey"), of("SessionToken"));
+    let text = |name| xml_text(body, name);
+    let keys = make_keys(
+        text("AccessKeyId"),
+        text("SecretAccessKey"),
+        text("SessionToken"),
+    );
     let no_keys = || Fault::Nonsense("the answer of the token service holds no keys".to_owned());
     Ok(Obtained {
         credential: Credential::Aws(keys.ok_or_else(no_keys)?),
-        identity: shorten_text(&of("Arn").unwrap_or_default(), 256),
-        life: life_until(of("Expiration").as_deref(), answer.date, now),
+        identity: shorten_text(&text("Arn").unwrap_or_default(), 256),
+        life: life_until(text("Expiration").as_deref(), answer.date, now),
     })
 }
 
 /// Makes keys of texts that headers can carry.
 fn make_keys(id: Option<String>, secret: Option<String>, token: Option<String>) -> Option<Keys> {
-    let is_usable = |text: &String| {
-        !text.is_empty() && text.len() <= 16 * 1024 && text.bytes().all(|b| b.is_ascii_graphic())
-    };
     let token = token.filter(|token| !token.is_empty());
-    if token.as_ref().is_some_and(|token| !is_usable(token)) {
+    if token.as_ref().is_some_and(|token| !is_sendable(token)) {
         return None;
     }
     Some(Keys {
-        access_key_id: Secret::new(id.filter(is_usable)?),
-        secret_access_key: Secret::new(secret.filter(is_usable)?),
+        access_key_id: Secret::new(id.filter(|id| is_sendable(id))?),
+        secret_access_key: Secret::new(secret.filter(|secret| is_sendable(secret))?),
         session_token: token.map(Secret::new),
     })
 }

@@ -5,6 +5,7 @@
 //! **Invariant:** what a source gets from outside is bounded by the courier, and no text of a
 //! [`Fault`] has a secret of ours in it.
 
+use std::borrow::Cow;
 use std::time::{Duration, SystemTime};
 
 use super::sigv4;
@@ -55,7 +56,7 @@ pub struct Request {
     /// The whole URL.
     pub url: String,
     /// The headers that belong to this request, with names in lower case.
-    pub headers: Vec<(&'static str, Secret)>,
+    pub headers: Vec<(Cow<'static, str>, Secret)>,
     /// The type of the body.
     pub content_type: &'static str,
     /// The body. It is empty if there is none.
@@ -87,7 +88,7 @@ impl Request {
     /// Adds a header.
     #[must_use]
     pub fn with(mut self, name: &'static str, value: impl Into<String>) -> Request {
-        self.headers.push((name, Secret::new(value)));
+        self.headers.push((name.into(), Secret::new(value)));
         self
     }
 }
@@ -203,6 +204,11 @@ pub fn encode_value(value: &str) -> String {
         }
     }
     text
+}
+
+/// Returns whether a header can carry a credential.
+pub fn is_sendable(text: &str) -> bool {
+    !text.is_empty() && text.len() <= 16 * 1024 && text.bytes().all(|b| b.is_ascii_graphic())
 }
 
 /// Returns the status that an error of a token service has for us: 401 if it finds fault with what

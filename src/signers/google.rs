@@ -48,7 +48,8 @@ pub struct Token {
 /// The address that grants tokens, unless the key file names another.
 pub const TOKEN_URI: &str = "https://oauth2.googleapis.com/token";
 
-const SCOPE: &str = "https://www.googleapis.com/auth/cloud-platform";
+/// What the tokens are for.
+pub const SCOPE: &str = "https://www.googleapis.com/auth/cloud-platform";
 /// The longest lifetime of an assertion that Google allows, in seconds.
 const MAX_ASSERTION_LIFETIME: u64 = 3600;
 /// The lifetime of a token if the answer has none that can be true, in seconds.
@@ -175,6 +176,14 @@ pub fn read_token(answer: &Answer) -> Result<Token, Fault> {
         200..=299 => Fault::Nonsense(error.message),
         _ => Fault::Refused(Box::new(error)),
     })
+}
+
+/// Reads the error in an answer that is not good.
+pub fn refusal(answer: &Answer) -> Fault {
+    match read_token(answer) {
+        Err(fault) => fault,
+        Ok(_) => Fault::Nonsense("the answer holds something else than was asked for".to_owned()),
+    }
 }
 
 /// Reads the answer to the form. The metadata server of Google's machines answers in the same form.

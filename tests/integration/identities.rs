@@ -11,6 +11,9 @@ use crate::support::mock::Request;
 use crate::support::{Catalog, Gateway, Mock, Script, chat, eventually, run, run_within};
 
 mod aws;
+mod azure;
+mod checked;
+mod google;
 
 /// A service that gives credentials. What it answers can be changed.
 struct Service {

@@ -180,9 +180,11 @@ impl WrittenEntry<'_, '_, '_, raw::Account> {
             || token_service(region),
             false,
         );
+        let role = role.and_then(|role| check_role(&scribe.key("role"), role));
+        let token_file = token_file.and_then(|path| check_path(&scribe.key("token_file"), path));
         Some(WebIdentity {
-            role: check_role(&scribe.key("role"), role?)?,
-            token_file: check_path(&scribe.key("token_file"), token_file?)?,
+            role: role?,
+            token_file: token_file?,
             session: check_session(&scribe.key("session_name"), session)?,
             sts: sts?,
         })

@@ -5,15 +5,12 @@ use std::sync::Arc;
 
 use sha2::{Digest as _, Sha256};
 
-use super::base;
 use crate::base::secret::Secret;
 use crate::catalog::{Base, Network, Signer, raw};
 use crate::conf::proxy::{Proxy, ProxyChoice};
 use crate::conf::scribe::{Scribe, WrittenEntry};
 use crate::conf::secret_ref::placeholder::Placeholder;
 use crate::conf::secret_ref::{Reference, STAND_IN, SecretRef, Tls};
-use crate::signers::Source;
-use crate::signers::google::ServiceAccount;
 use dialects::Protocol;
 use dialects::upstream::SignsWith;
 
@@ -30,18 +27,12 @@ impl WrittenEntry<'_, '_, '_, raw::Account> {
         match speaks.signs_with {
             SignsWith::ServiceAccount => {
                 let scribe = self.scribe.key("service_account");
-                let message = "is missing: write the JSON key of a service account as `{ file: /path }`; or write a token as `key`";
-                scribe.note_missing_if(needs_one && raw.service_account.is_none(), message);
-                let json = self
-                    .multiline_secret(raw.service_account.as_ref()?, &scribe)
-                    .filter(|json| json.expose() != STAND_IN)?;
-                let account = ServiceAccount::parse(json.expose())
-                    .map_err(|wrong| format!("cannot be used: {wrong}"));
-                let account = scribe.read_or_noted(account)?;
-                let issuer = base::parse_base(&account.token_uri, raw.insecure.unwrap_or(false));
-                scribe.read_or_noted(issuer.map_err(|wrong| format!("its `token_uri` {wrong}")))?;
-                Some(Signer::Source(Source::Google(account)))
+                let message = "is missing: write the JSON key of a service account as `{ file: /path }`, or who gives tokens as `identity`; or write a token as `key`";
+                let has_source = raw.service_account.is_some() || raw.identity.is_some();
+                scribe.note_missing_if(needs_one && !has_source, message);
+                self.google_signer().filter(|_| has_source)
             }
+            SignsWith::Entra => self.azure_signer(),
             SignsWith::AccessKey => {
                 let scribe = self.scribe.key("aws");
                 let message = "is missing: write `{ from: … }` or `{ access_key_id: …, secret_access_key: … }`; or write a Bedrock API key as `key`";
@@ -63,8 +54,13 @@ impl WrittenEntry<'_, '_, '_, raw::Account> {
     }
 
     /// Finds a secret that may have several lines.
-    fn multiline_secret(&self, written: &SecretRef, scribe: &Scribe<'_, '_>) -> Option<Secret> {
-        self.resolve_secret(written, Some("GOOGLE_CREDENTIALS"), scribe, |text| {
+    pub(super) fn multiline_secret(
+        &self,
+        written: &SecretRef,
+        default_variable: &str,
+        scribe: &Scribe<'_, '_>,
+    ) -> Option<Secret> {
+        self.resolve_secret(written, Some(default_variable), scribe, |text| {
             if text.trim().is_empty() {
                 Err("is empty".to_owned())
             } else {

@@ -19,6 +19,8 @@ named_enum! {
         NoDescriptors = "no_descriptors",
         /// A provider refuses an account's credential.
         CredentialRefused = "credential_refused",
+        /// The credential of an account cannot be obtained anew.
+        IdentityRefresh = "identity_refresh",
         /// The list of a provider's models cannot be fetched, or is empty.
         ListFailing = "list_failing",
         /// The breaker of a target has been open for long.

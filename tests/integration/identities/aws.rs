@@ -260,10 +260,7 @@ fn at_their_end_keys_are_refused_ones() {
             .await;
         let answer = gateway.post(&chat("n")).await;
         assert_eq!((answer.status, spare.count()), (200, 1));
-        gateway
-            .post(&chat("m"))
-            .await
-            .is_error(503, "upstream_unavailable");
+        gateway.post(&chat("m")).await.is_error(503, "no_capacity");
         assert_eq!(upstream.count(), 1);
     });
 }
