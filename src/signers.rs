@@ -21,7 +21,7 @@ pub enum Source {
     /// A token of Microsoft's.
     Azure(azure::AzureSource),
     /// A token of Google's.
-    Google(google_source::GoogleSource),
+    Google(Box<google_source::GoogleSource>),
 }
 
 impl Source {
@@ -45,6 +45,14 @@ impl Source {
                 }
             },
             Source::Azure(_) => "identity",
+        }
+    }
+
+    /// Returns whether each request is signed with the credential.
+    pub fn signs_requests(&self) -> bool {
+        match self {
+            Source::Aws(_) => true,
+            Source::Azure(_) | Source::Google(_) => false,
         }
     }
 

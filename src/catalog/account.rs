@@ -118,7 +118,7 @@ pub enum Signer {
     /// Static keys of AWS: each request is signed.
     Aws(AwsKeys),
     /// A credential that is obtained anew again and again.
-    Source(Source),
+    Source(Box<Source>),
 }
 
 impl Account {

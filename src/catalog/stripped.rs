@@ -88,7 +88,7 @@ impl Account {
         let mut value = HeaderValue::from_static(STAND_IN);
         value.set_sensitive(true);
         // Its token is shown as a key is.
-        let has_entra = matches!(&self.signer, Some(Signer::Source(Source::Azure(_))));
+        let has_entra = matches!(&self.signer, Some(Signer::Source(source)) if matches!(**source, Source::Azure(_)));
         Account {
             id: self.id.clone(),
             index: self.index,
@@ -152,12 +152,12 @@ fn stripped_signer(account: &Account) -> Option<Signer> {
             let keys = stand_in_keys(keys.signer.region(), is_temporary);
             Some(Signer::Aws(keys))
         }
-        Signer::Source(Source::Aws(_)) => {
+        Signer::Source(source) if source.signs_requests() => {
             let region = account.dialect.settings().region.as_deref();
             let keys = stand_in_keys(region.unwrap_or_default(), true);
             Some(Signer::Aws(keys))
         }
-        Signer::Source(Source::Azure(_) | Source::Google(_)) => None,
+        Signer::Source(_) => None,
     }
 }
 

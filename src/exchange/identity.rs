@@ -85,9 +85,12 @@ pub async fn usable_credential(
     }
     let due = Instant::now() + FIRST_TIMEOUT;
     let waited = identity.wait_for(fingerprint, due.min(total)).await;
-    waited.map_err(|failure| match failure {
-        Failure::ConnectTimeout if total <= due => Failure::TotalTimeout,
-        other => other,
+    waited.map_err(|failure| {
+        if failure == Failure::ConnectTimeout && total <= due {
+            Failure::TotalTimeout
+        } else {
+            failure
+        }
     })
 }
 
@@ -331,10 +334,11 @@ impl Courier for Errand<'_> {
     async fn send(&mut self, request: Request) -> Result<Answer, Fault> {
         let answer = self.answer(&request).await;
         answer.map_err(|failure| {
-            self.failure = Some(match failure {
-                // The end of a fetch's time is not the end of a request's time.
-                Failure::TotalTimeout => Failure::ConnectTimeout,
-                other => other,
+            // The end of a fetch's time is not the end of a request's time.
+            self.failure = Some(if failure == Failure::TotalTimeout {
+                Failure::ConnectTimeout
+            } else {
+                failure
             });
             Fault::Unanswered(None)
         })

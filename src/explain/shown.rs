@@ -15,7 +15,6 @@ use crate::base::units::duration_text;
 use crate::catalog::{Account, AwsKeys, Signer, stand_in_keys};
 use crate::exchange::{credential, outgoing};
 use crate::plan::Candidate;
-use crate::signers::Source;
 use dialects::Outbound;
 use dialects::front::Envelope;
 use dialects::upstream::SignsWith;
@@ -75,7 +74,7 @@ fn shown_headers(account: &Account, outbound: &Outbound, length: usize) -> Vec<(
     let mut own = credential::plain_headers(outbound);
     match &account.signer {
         Some(Signer::Aws(keys)) => own.extend(signed_headers(keys, account, outbound)),
-        Some(Signer::Source(Source::Aws(_))) => {
+        Some(Signer::Source(source)) if source.signs_requests() => {
             let region = account.dialect.settings().region.as_deref();
             let keys = stand_in_keys(region.unwrap_or_default(), true);
             own.extend(signed_headers(&keys, account, outbound));

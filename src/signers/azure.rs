@@ -110,12 +110,14 @@ impl Certificate {
         let wrong = "has no RSA key of 2048 to 4096 bits";
         let key =
             PrivateKeyDer::from_pem_slice(self.key.expose().as_bytes()).map_err(|_| missing)?;
-        match &key {
-            PrivateKeyDer::Pkcs8(key) => RsaKeyPair::from_pkcs8(key.secret_pkcs8_der()),
-            PrivateKeyDer::Pkcs1(key) => RsaKeyPair::from_der(key.secret_pkcs1_der()),
-            _ => return Err(wrong),
-        }
-        .map_err(|_| wrong)
+        let read = if let PrivateKeyDer::Pkcs8(key) = &key {
+            RsaKeyPair::from_pkcs8(key.secret_pkcs8_der())
+        } else if let PrivateKeyDer::Pkcs1(key) = &key {
+            RsaKeyPair::from_der(key.secret_pkcs1_der())
+        } else {
+            return Err(wrong);
+        };
+        read.map_err(|_| wrong)
     }
 
     /// Returns the signed text by which an application proves itself.

@@ -49,7 +49,7 @@ pub enum From {
         metadata: String,
     },
     /// An identity of another cloud.
-    External(ExternalAccount),
+    External(Box<ExternalAccount>),
 }
 
 /// A service account that is impersonated.
@@ -119,7 +119,7 @@ pub enum Subject {
     /// A signed request of AWS's.
     Aws {
         /// Where the keys come from.
-        keys: AwsSource,
+        keys: Box<AwsSource>,
         /// The region, if the environment names one; else the metadata service tells it.
         region: Option<String>,
         /// The address of the metadata service.
@@ -249,7 +249,7 @@ impl SourceFile {
         };
         match (self.environment_id.as_deref(), self.file, self.url) {
             (Some("aws1"), ..) => Ok(Subject::Aws {
-                keys: AwsSource {
+                keys: Box::new(AwsSource {
                     from: match environment.keys {
                         Some(keys) => aws::From::Static(keys),
                         None => aws::From::Instance {
@@ -257,7 +257,7 @@ impl SourceFile {
                         },
                     },
                     assume: None,
-                },
+                }),
                 region: environment.region,
                 metadata: aws::METADATA.to_owned(),
                 verification_url: self
@@ -400,11 +400,11 @@ impl GoogleSource {
     /// Returns the file that the source reads each time.
     pub fn file(&self) -> Option<&str> {
         match &self.from {
-            From::External(ExternalAccount {
-                subject: Subject::File { path, .. },
-                ..
-            }) => Some(path),
-            From::External(_) | From::Key(_) | From::Metadata { .. } => None,
+            From::External(external) => match &external.subject {
+                Subject::File { path, .. } => Some(path),
+                Subject::Url { .. } | Subject::Aws { .. } => None,
+            },
+            From::Key(_) | From::Metadata { .. } => None,
         }
     }
 
@@ -423,15 +423,14 @@ impl GoogleSource {
     /// looks like one is taken out anyway.
     pub fn secrets(&self) -> Vec<&str> {
         match &self.from {
-            From::External(ExternalAccount {
-                subject: Subject::Url { headers, .. },
-                ..
-            }) => headers.iter().map(|(_, value)| value.expose()).collect(),
-            From::External(ExternalAccount {
-                subject: Subject::Aws { keys, .. },
-                ..
-            }) => keys.secrets(),
-            From::External(_) | From::Key(_) | From::Metadata { .. } => Vec::new(),
+            From::External(external) => match &external.subject {
+                Subject::Url { headers, .. } => {
+                    headers.iter().map(|(_, value)| value.expose()).collect()
+                }
+                Subject::Aws { keys, .. } => keys.secrets(),
+                Subject::File { .. } => Vec::new(),
+            },
+            From::Key(_) | From::Metadata { .. } => Vec::new(),
         }
     }
 }

@@ -42,10 +42,10 @@ impl WrittenEntry<'_, '_, '_, raw::Account> {
                 }));
             };
             let assume = self.assumed_role(written, assume, region)?;
-            return Some(Signer::Source(Source::Aws(AwsSource {
+            return Some(Signer::Source(Box::new(Source::Aws(AwsSource {
                 from: From::Static(keys),
                 assume: Some(assume),
-            })));
+            }))));
         };
         if !self.enabled() {
             return None;
@@ -68,7 +68,10 @@ impl WrittenEntry<'_, '_, '_, raw::Account> {
             Some(assume) => assume,
             None => None,
         };
-        Some(Signer::Source(Source::Aws(AwsSource { from, assume })))
+        Some(Signer::Source(Box::new(Source::Aws(AwsSource {
+            from,
+            assume,
+        }))))
     }
 
     /// Refuses fields that do not belong together.

@@ -67,7 +67,7 @@ impl WrittenEntry<'_, '_, '_, raw::Account> {
             Managed => self.managed(written, &cloud, &scribe)?,
             Metadata | External => return None,
         };
-        Some(Signer::Source(Source::Azure(source)))
+        Some(Signer::Source(Box::new(Source::Azure(source))))
     }
 
     fn application(
@@ -235,7 +235,9 @@ impl WrittenEntry<'_, '_, '_, raw::Account> {
         let from = match fields.and_then(|written| Some((written.from?, written))) {
             None => From::Key(self.service_account()?),
             Some(_) if !self.enabled() => return None,
-            Some((External, written)) => From::External(self.external_account(written, &scribe)?),
+            Some((External, written)) => {
+                From::External(Box::new(self.external_account(written, &scribe)?))
+            }
             Some((Metadata, written)) => {
                 let scribe_of_url = scribe.key("metadata_url");
                 let host = variable(&scribe, "GCE_METADATA_HOST").filter(|host| host != STAND_IN);
@@ -252,10 +254,9 @@ impl WrittenEntry<'_, '_, '_, raw::Account> {
             Some(written) => self.impersonated(written, &scribe)?,
             None => None,
         };
-        Some(Signer::Source(Source::Google(GoogleSource {
-            from,
-            impersonate,
-        })))
+        Some(Signer::Source(Box::new(Source::Google(Box::new(
+            GoogleSource { from, impersonate },
+        )))))
     }
 
     fn service_account(&self) -> Option<ServiceAccount> {

@@ -1,5 +1,6 @@
 use super::*;
 use crate::signers::courier::tests::{NOW, Script, finish};
+use proptest::prelude::*;
 
 const ROLE: &str = "arn:aws:iam::123456789012:role/app";
 
@@ -219,5 +220,25 @@ fn refusals_have_the_words_of_the_provider() {
         };
         let found = (error.status, error.code.as_deref(), &*error.message);
         assert_eq!(found, (Some(meant), code, message));
+    }
+}
+
+proptest! {
+    #[test]
+    fn nothing_panics(at in 0..600_usize, byte in any::<u8>(), status in 100..600_u16) {
+        for text in [STS, JSON] {
+            let mut body = text.as_bytes().to_vec();
+            if let Some(place) = body.get_mut(at) {
+                *place = byte;
+            }
+            let answer = Answer {
+                status,
+                content_type: None,
+                body: Secret::new(String::from_utf8_lossy(&body)),
+                date: None,
+            };
+            drop(read_token_service(&answer, SystemTime::UNIX_EPOCH));
+            drop(read_json_keys(&answer, SystemTime::UNIX_EPOCH, SERVICE, ""));
+        }
     }
 }

@@ -1,5 +1,6 @@
 use super::*;
 use crate::signers::courier::tests::{NOW, Script, finish};
+use proptest::prelude::*;
 
 const RESOURCE: &str = "https://cognitiveservices.azure.com";
 const ANSWER: &str =
@@ -146,4 +147,23 @@ fn an_app_service_tells_an_absolute_end() {
     let sent = "GET Nearby http://127.0.0.1:41/msi/token?api-version=2019-08-01\
                 &resource=https%3A%2F%2Fcognitiveservices.azure.com\nx-identity-header: h\n\n";
     assert_eq!(script.sent, [sent]);
+}
+
+proptest! {
+    #[test]
+    fn nothing_panics(at in 0..200_usize, byte in any::<u8>(), status in 100..600_u16) {
+        let text = r#"{"access_token":"tok","client_id":"c-2","expires_in":"86399","expires_on":"1796165999"}"#;
+        let mut body = text.as_bytes().to_vec();
+        if let Some(place) = body.get_mut(at) {
+            *place = byte;
+        }
+        let answer = Answer {
+            status,
+            content_type: None,
+            body: Secret::new(String::from_utf8_lossy(&body)),
+            date: None,
+        };
+        drop(read_managed(&answer, None, SystemTime::UNIX_EPOCH));
+        drop(Certificate::parse(answer.body.expose()));
+    }
 }

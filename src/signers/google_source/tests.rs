@@ -1,5 +1,6 @@
 use super::*;
 use crate::signers::courier::tests::{Script, finish};
+use proptest::prelude::*;
 
 const ANSWER: &str = r#"{"access_token":"tok","expires_in":3599,"token_type":"Bearer"}"#;
 const AUDIENCE: &str =
@@ -33,7 +34,7 @@ fn external(source: &str, more: &str) -> Result<ExternalAccount, &'static str> {
 
 fn source(external: ExternalAccount) -> GoogleSource {
     GoogleSource {
-        from: From::External(external),
+        from: From::External(Box::new(external)),
         impersonate: None,
     }
 }
@@ -183,4 +184,27 @@ fn files_that_cannot_be_used() {
     }
     let other = ExternalAccount::parse(r#"{"type":"authorized_user"}"#, AwsEnvironment::default());
     assert!(other.map(drop).unwrap_err().contains("external_account"));
+}
+
+proptest! {
+    #[test]
+    fn nothing_panics(at in 0..200_usize, byte in any::<u8>(), status in 100..600_u16) {
+        for text in [
+            r#"{"accessToken":"tok","expireTime":"2026-12-01T00:00:00Z"}"#,
+            r#"{"type":"external_account","audience":"a","subject_token_type":"t","credential_source":{"file":"/t"}}"#,
+        ] {
+            let mut body = text.as_bytes().to_vec();
+            if let Some(place) = body.get_mut(at) {
+                *place = byte;
+            }
+            let answer = Answer {
+                status,
+                content_type: None,
+                body: Secret::new(String::from_utf8_lossy(&body)),
+                date: None,
+            };
+            drop(read_impersonated(&answer, "e", SystemTime::UNIX_EPOCH));
+            drop(ExternalAccount::parse(answer.body.expose(), AwsEnvironment::default()));
+        }
+    }
 }

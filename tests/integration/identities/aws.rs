@@ -392,3 +392,31 @@ fn a_hostile_service_gives_nothing() {
         }
     });
 }
+
+/// A source that does not answer holds up no request that another account can answer.
+#[test]
+fn a_silent_source_leaves_requests_to_the_next_account() {
+    run(async {
+        let (upstream, service, spare) = (
+            bedrock().await,
+            Service::start(Script::silent()).await,
+            Mock::start().await,
+        );
+        let aws = format!(
+            "access_key_id: AKIDCaNaRyEXAMPLE, secret_access_key: CaNaRy-secret-access-key, sts_url: \"{}\", \
+             assume: {{ role: \"{ROLE}\" }}",
+            service.url()
+        );
+        let catalog = catalog(&upstream, aws)
+            .account("b", &spare)
+            .model("n", &["a=anthropic.claude-sonnet-4-5-v1:0", "b"]);
+        let gateway = Gateway::start(catalog).await;
+        let answer = gateway.post(&chat("n")).await;
+        assert_eq!(
+            (answer.status, spare.count(), upstream.count()),
+            (200, 1, 0)
+        );
+        let trail = crate::failover::trail(&gateway.line().await);
+        assert_eq!(trail, "a:connect_timeout b:ok");
+    });
+}

@@ -10,7 +10,6 @@ use portcullis::base::units::rough_duration;
 use portcullis::catalog::Signer;
 use portcullis::error::scrub_secret_words;
 use portcullis::exchange::advice;
-use portcullis::signers::Source;
 
 /// The check of the credential.
 pub(crate) const CREDENTIAL: &str = "credential";
@@ -212,7 +211,7 @@ fn not_obtained(checked: &CheckedAccount, failure: &Failure) -> Finding {
         Some(Signer::Source(source)) => Some(source),
         Some(Signer::Aws(_)) | None => None,
     };
-    let issuer = source.and_then(Source::issuer);
+    let issuer = source.and_then(|source| source.issuer());
     let host = issuer
         .and_then(|url| url.split('/').nth(2))
         .unwrap_or_default();
