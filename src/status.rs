@@ -444,7 +444,8 @@ mod tests {
         let mut page = json!({
             "verdict": { "word": "ok", "says": "fine" },
             "accounts": [{
-                "concurrency": null, "dialect": "openai", "headroom": 0.42, "id": "a", "idle_connections": 3,
+                "concurrency": null, "dialect": "openai", "headroom": 0.42, "id": "a",
+                "identity": { "failure": null, "name": "app", "until": "2026" }, "idle_connections": 3,
                 "in_flight": 1, "list": { "age_seconds": 1, "failure": "f", "failure_time": "2026", "left_out": 2, "names": 3 },
                 "reason": "rate", "state": "partly", "targets": [target],
             }],

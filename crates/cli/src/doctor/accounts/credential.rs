@@ -224,7 +224,7 @@ fn not_obtained(checked: &CheckedAccount, failure: &Failure) -> Finding {
         return finding;
     }
     match source {
-        Some(source) if issuer.is_none() => finding.with_remedy(&format!(
+        Some(source) if issuer.is_none() => finding.with_remedy(format!(
             "this machine must reach the servers that accounts.{}.{} means",
             account.id,
             source.field()
