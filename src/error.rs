@@ -439,19 +439,19 @@ impl Refusal {
         } else {
             None
         };
+        let challenge = if self.kind == FailureKind::InvalidKey {
+            Some("Bearer")
+        } else if self.kind == FailureKind::InvalidToken {
+            Some("Bearer error=\"invalid_token\"")
+        } else {
+            None
+        };
         let wait = self
             .retry_seconds(front)
             .filter(|seconds| *seconds <= MAX_RETRY_AFTER || !front.errors.obeys_long_waits);
         let headers = [
             ("allow", allow.map(Cow::Borrowed)),
-            (
-                "www-authenticate",
-                match self.kind {
-                    FailureKind::InvalidKey => Some("Bearer".into()),
-                    FailureKind::InvalidToken => Some("Bearer error=\"invalid_token\"".into()),
-                    _ => None,
-                },
-            ),
+            ("www-authenticate", challenge.map(Cow::Borrowed)),
             (
                 "retry-after",
                 wait.map(|seconds| seconds.to_string().into()),

@@ -124,7 +124,7 @@
 //! | **Exchange** | **the side of the providers** |
 //! | [`exchange`] | attempts, retries, hedges, connections to providers, credentials |
 //! | [`plan`] | which targets may be tried for a request, and in what order |
-//! | [`signers`] | signatures for AWS, tokens for Google |
+//! | [`signers`] | signatures for AWS, and the sources of credentials at AWS, Azure and Google |
 //! | [`tls`] | which certificates are trusted, and the certificates of the listeners |
 //! | **Desk** | **the side of the callers** |
 //! | [`desk::connection`] | the cap on connections, our session of HTTP/1.1, deadlines, bad heads |

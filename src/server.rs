@@ -18,7 +18,7 @@ use crate::desk::connection::{CallersRuntime, Connections, InternalConnector};
 use crate::desk::record::Books;
 use crate::drain::Phase;
 use crate::exchange::producer::probe::run_probes;
-use crate::exchange::{issuer_keys, lists};
+use crate::exchange::{identity, issuer_keys, lists};
 use crate::live::ready_account::ReadyAccount;
 use crate::live::{self, Nudge};
 use crate::operator::notify;
@@ -229,6 +229,11 @@ impl BackgroundService for Background {
                 &self.process.memory,
                 &self.process.books.metrics
             ),
+            identity::keep_fresh(
+                &self.process.books.live,
+                &self.process.backends,
+                &self.process.books.metrics
+            ),
             lists::keep_refreshed(
                 &self.process.books.live,
                 &self.process.backends,
@@ -337,13 +342,6 @@ impl Background {
                 .live
                 .accounts
                 .sweep(&snapshot.catalog, now);
-            for issuer in snapshot
-                .ready_accounts
-                .iter()
-                .filter_map(|ready_account| ready_account.issuer.as_ref())
-            {
-                issuer.state.sweep(Some(issuer.account.fingerprint), now);
-            }
         }
     }
 

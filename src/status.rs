@@ -100,6 +100,9 @@ pub struct AccountReport {
     pub headroom: Option<f64>,
     /// The account's name in the catalog.
     pub id: String,
+    /// The credential that is obtained anew again and again, if the account has such a one.
+    #[serde(default)]
+    pub identity: Option<IdentityReport>,
     /// The number of connections that wait for a request.
     #[serde(default)]
     pub idle_connections: usize,
@@ -115,6 +118,19 @@ pub struct AccountReport {
     pub state: AccountState,
     /// The account's targets.
     pub targets: Vec<TargetReport>,
+}
+
+/// The credential that an account obtains anew again and again.
+#[derive(Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct IdentityReport {
+    /// The reason why the last fetch failed, if it did.
+    pub failure: Option<String>,
+    /// Whom the provider takes the gateway for: an ARN, a client id, or a service account. `None`
+    /// if there is no credential, or its source does not say.
+    pub name: Option<String>,
+    /// The time at which the credential ends. `None` if there is none.
+    pub until: Option<String>,
 }
 
 /// The list of a provider's models.
@@ -428,7 +444,8 @@ mod tests {
         let mut page = json!({
             "verdict": { "word": "ok", "says": "fine" },
             "accounts": [{
-                "concurrency": null, "dialect": "openai", "headroom": 0.42, "id": "a", "idle_connections": 3,
+                "concurrency": null, "dialect": "openai", "headroom": 0.42, "id": "a",
+                "identity": { "failure": null, "name": "app", "until": "2026" }, "idle_connections": 3,
                 "in_flight": 1, "list": { "age_seconds": 1, "failure": "f", "failure_time": "2026", "left_out": 2, "names": 3 },
                 "reason": "rate", "state": "partly", "targets": [target],
             }],

@@ -15,13 +15,14 @@ pub mod given_up;
 pub mod health;
 pub mod http1_pool;
 pub mod http2_pool;
+pub mod identity;
 pub mod latency;
 pub mod queue;
 pub mod quota;
 pub mod resolver;
 pub mod strategy;
 pub mod target_health;
-pub mod token;
+
 pub mod window;
 
 use crate::base::clock::Clock;
@@ -68,8 +69,8 @@ pub struct State {
     pub http2: http2_pool::Http2Pool,
     /// The addresses of the account's host name.
     pub addresses: resolver::Addresses,
-    /// The account's token, if it signs for one.
-    pub tokens: token::Tokens,
+    /// The account's credential, if it is obtained anew again and again.
+    pub identity: identity::Identity,
     /// The time of the last log line about an impossible count.
     doubted: Lock<Option<Instant>>,
     /// The models that the account's provider lists.
@@ -268,8 +269,15 @@ impl State {
 
     /// Ends the account's rests and closes its breakers.
     pub fn reset(&self) {
+        self.identity.retry();
         self.health.set_rest(None);
         self.each_target(TargetHealth::reset);
+        self.freed.notify_waiters();
+    }
+
+    /// Ends the account's rest, since its credential can be obtained again.
+    pub fn reset_rest(&self) {
+        self.health.set_rest(None);
         self.freed.notify_waiters();
     }
 

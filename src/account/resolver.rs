@@ -33,6 +33,8 @@ pub struct Hop<'a> {
     port: u16,
     /// True if public addresses may be used, too.
     goes_anywhere: bool,
+    /// True if the metadata service of a cloud is asked.
+    reaches_metadata: bool,
 }
 
 impl<'a> Hop<'a> {
@@ -46,6 +48,7 @@ impl<'a> Hop<'a> {
             host,
             port: *port,
             goes_anywhere: *tls || account.network.insecure,
+            reaches_metadata: account.network.reaches_metadata,
         }
     }
 
@@ -55,11 +58,16 @@ impl<'a> Hop<'a> {
             host: &proxy.host,
             port: proxy.port,
             goes_anywhere: true,
+            reaches_metadata: false,
         }
     }
 
-    /// Returns whether an address may be used. Link-local and metadata addresses never may.
+    /// Returns whether an address may be used. Link-local and metadata addresses never may, except
+    /// by the sources of credentials that ask there.
     fn allows(&self, ip: IpAddr) -> bool {
+        if self.reaches_metadata {
+            return self.goes_anywhere || forbidden_ip(ip) || private_ip(ip);
+        }
         !forbidden_ip(ip) && (self.goes_anywhere || private_ip(ip))
     }
 

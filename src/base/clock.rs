@@ -28,6 +28,8 @@ pub enum Round {
     Lists,
     /// Keys of issuers are fetched.
     Keys,
+    /// Credentials of accounts are obtained.
+    Identities,
     /// Failing targets are probed.
     Probes,
     /// The files of the configuration are read, and what they hold is taken or not.

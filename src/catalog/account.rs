@@ -11,8 +11,7 @@ use crate::base::hash::{digest_parts, digest_text};
 use crate::base::secret::Secret;
 use crate::conf::price::{Origin, Price, list};
 use crate::conf::proxy::{Proxies, Proxy, ProxyChoice};
-use crate::signers::google::ServiceAccount;
-use crate::signers::sigv4;
+use crate::signers::{Source, sigv4};
 use dialects::front::references::AllowedReferences;
 use dialects::traits::Server;
 use dialects::upstream::Prices;
@@ -77,6 +76,9 @@ pub struct Network {
     pub ca: Option<Arc<[u8]>>,
     /// The proxy that the catalog sets.
     pub proxy: ProxyChoice,
+    /// True for the metadata service of a cloud, which no account of the catalog reaches: its
+    /// address is forbidden to all others.
+    pub reaches_metadata: bool,
 }
 
 /// The fields that are added to the requests of callers.
@@ -113,11 +115,10 @@ pub struct AwsKeys {
 /// A credential that no header holds as it is.
 #[derive(Debug)]
 pub enum Signer {
-    /// AWS: each request is signed.
+    /// Static keys of AWS: each request is signed.
     Aws(AwsKeys),
-    /// Google: a signature buys a token that is good for an hour. The address is the one of the
-    /// token's issuer.
-    Google(ServiceAccount, Base),
+    /// A credential that is obtained anew again and again.
+    Source(Box<Source>),
 }
 
 impl Account {
@@ -156,8 +157,8 @@ impl Account {
     pub fn boundary(&self) -> &Arc<str> {
         self.boundary.get_or_init(|| {
             let credential = match &self.signer {
-                Some(Signer::Google(account, _)) => Some(account.key.expose()),
-                Some(Signer::Aws(_)) | None => None,
+                Some(Signer::Source(source)) => source.owner_parts(),
+                Some(Signer::Aws(_)) | None => Vec::new(),
             };
             let base = &self.base;
             let address = format!("{} {} {} {}", base.tls, base.host, base.port, base.path);
@@ -177,11 +178,10 @@ impl Account {
             .iter()
             .filter_map(|(_, value)| value.to_str().ok())
             .filter(|value| value.len() >= 8);
-        let keys = match &self.signer {
-            Some(Signer::Aws(keys)) => Some(keys),
-            // Google's private key is not listed. It is lines of PEM, and its tokens are long
-            // random words: whatever looks like one is taken out anyway.
-            Some(Signer::Google(..)) | None => None,
+        let (keys, of_source) = match &self.signer {
+            Some(Signer::Aws(keys)) => (Some(keys), Vec::new()),
+            Some(Signer::Source(source)) => (None, source.secrets()),
+            None => (None, Vec::new()),
         };
         let of_aws = keys.into_iter().flat_map(|keys| {
             [&keys.access_key_id, &keys.secret_access_key]
@@ -193,6 +193,7 @@ impl Account {
             .map(Secret::expose)
             .chain(headers)
             .chain(of_aws.map(Secret::expose))
+            .chain(of_source)
             .collect()
     }
 }

@@ -43,6 +43,7 @@ pub use model::{Hedge, Model, OnBrokenCall, OnLoss, Queue, Reasoning, Strategy, 
 pub use risk::{
     PUBLISHED_KEY, all_names, describe_losses, has_name, published_key_problem, removed_names,
 };
+pub use stripped::stand_in_keys;
 
 /// All callers, keys, accounts and models at one moment.
 #[derive(Default)]

@@ -22,10 +22,12 @@ use crate::conf::secret_ref::{SecretRef, Tls};
 use crate::conf::yaml::read::{Entries, List};
 use crate::limits::Reserve;
 
+mod account_identity;
 mod habits;
 mod identity;
 mod model;
 
+pub use account_identity::{AccountIdentity, AzureCloud, IdentityFields, IdentityFrom};
 pub use habits::{CREDENTIAL_HEADERS, KIND, OWN_HEADERS};
 pub use identity::{ClaimCallers, ClaimRef, ClaimValue, Identity, JwksRef, Several, Split};
 pub use model::{Defaults, FallbacksOn, Hedge, LongPrice, Model, Price, Queue, Target, Traits};
@@ -77,9 +79,12 @@ pub struct Account {
     /// Only `vertex`: a service account's JSON key, from which short-lived tokens are made. It
     /// replaces `key`. Default: none.
     pub service_account: Option<SecretRef>,
+    /// Only `azure` and `vertex`: who gives the account tokens, in place of `key`: one word, such
+    /// as `workload`, `managed` or `metadata`, or a map. Default: none.
+    pub identity: Option<AccountIdentity>,
     /// Only `bedrock`, which must have it: the region, such as us-east-1. Default: none.
     pub region: Option<String>,
-    /// Only `bedrock`: keys that sign each request. They replace `key`.
+    /// Only `bedrock`: keys that sign each request, or who gives them. They replace `key`.
     pub aws: Option<Aws>,
     /// Whether the account takes requests. If not, its secrets are not read. Default: true.
     pub enabled: Option<bool>,
@@ -232,18 +237,62 @@ pub enum Auth {
     Bearer,
 }
 
-/// The keys of AWS that sign each request.
+/// The keys of AWS that sign each request: either they are written, or `from` says who gives them.
 #[derive(serde::Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Aws {
-    /// The id of the access key.
-    #[schemars(required)]
+    /// The id of the access key. Default: none.
     pub access_key_id: Option<SecretRef>,
-    /// The secret of the access key.
-    #[schemars(required)]
+    /// The secret of the access key. Default: none.
     pub secret_access_key: Option<SecretRef>,
     /// The token of a temporary key. Default: none.
     pub session_token: Option<SecretRef>,
+    /// Who gives temporary keys, in place of `access_key_id`. No other source is tried if this one
+    /// fails. Default: none.
+    pub from: Option<AwsFrom>,
+    /// Only `web_identity`: the ARN of the role. Default: the environment variable AWS_ROLE_ARN.
+    pub role: Option<String>,
+    /// Only `web_identity`: the full path of the file with the token. Default: the environment
+    /// variable AWS_WEB_IDENTITY_TOKEN_FILE.
+    pub token_file: Option<String>,
+    /// Only `web_identity`: the name of the session, which AWS's logs show. Default: the
+    /// environment variable AWS_ROLE_SESSION_NAME, else portcullis.
+    pub session_name: Option<String>,
+    /// The address of AWS's token service, for `web_identity` and `assume`. Default: that of the
+    /// region, `https://sts.REGION.amazonaws.com`.
+    pub sts_url: Option<String>,
+    /// Only `instance`: the address of the metadata service. Default: `http://169.254.169.254`.
+    pub metadata_url: Option<String>,
+    /// A role that is taken on with these keys, whatever gives them. Default: none.
+    pub assume: Option<AwsAssume>,
+}
+
+/// Who gives temporary keys of AWS.
+#[derive(serde::Deserialize, JsonSchema, Clone, Copy, PartialEq, Eq)]
+#[serde(rename_all = "snake_case")]
+pub enum AwsFrom {
+    /// AWS's token service, for the token in `token_file`: IAM roles for service accounts (IRSA).
+    WebIdentity,
+    /// The service of the container, as ECS and EKS Pod Identity set it up with environment
+    /// variables that begin with AWS_CONTAINER_.
+    Container,
+    /// The metadata service of the machine, by version 2 of its protocol.
+    Instance,
+}
+
+/// A role of AWS that is taken on.
+#[derive(serde::Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct AwsAssume {
+    /// The ARN of the role.
+    #[schemars(required)]
+    pub role: Option<String>,
+    /// The external id that the role's owner wants. Default: none.
+    pub external_id: Option<String>,
+    /// The name of the session, which AWS's logs show. Default: portcullis.
+    pub session_name: Option<String>,
+    /// The region whose token service is asked. Default: the account's `region`.
+    pub region: Option<String>,
 }
 
 /// How long to wait. Each key that a model sets overrides the key of its accounts. The defaults

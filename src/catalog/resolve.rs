@@ -20,16 +20,18 @@ use crate::conf::secret_ref::{LookUp, Reference};
 use crate::conf::yaml::read::Entries;
 
 mod accounts;
+mod aws;
 mod base;
 mod callers;
 mod credential;
 mod identities;
+mod identity;
 mod known;
 mod models;
 mod prices;
 mod timeouts;
 
-pub use base::parse_base;
+pub use base::{parse_base, parse_service};
 pub use identities::parse_key_address;
 use prices::Unpriced;
 

@@ -7,10 +7,10 @@ use std::sync::{Arc, OnceLock};
 
 use http::HeaderValue;
 
-use super::{Account, AwsKeys, Catalog, Model, Network, Signer, Target};
+use super::{Account, AwsKeys, Catalog, KeyHeader, Model, Network, Signer, Target};
 use crate::base::secret::Secret;
 use crate::conf::secret_ref::STAND_IN;
-use crate::signers::sigv4;
+use crate::signers::{Source, sigv4};
 
 impl Catalog {
     /// Returns the same catalog without secrets. It has no lists of providers.
@@ -88,6 +88,8 @@ impl Account {
         let secret = || Secret::new(STAND_IN);
         let mut value = HeaderValue::from_static(STAND_IN);
         value.set_sensitive(true);
+        // Its token is shown as a key is.
+        let has_entra = matches!(&self.signer, Some(Signer::Source(source)) if matches!(**source, Source::Azure(_)));
         Account {
             id: self.id.clone(),
             index: self.index,
@@ -95,15 +97,19 @@ impl Account {
             serves: self.serves.clone(),
             base: self.base.clone(),
             has_written_base: self.has_written_base,
-            key: self.key.as_ref().map(|_| secret()),
-            key_header: self.key_header,
-            signer: self.signer.as_ref().and_then(Signer::without_secrets),
+            key: (self.key.is_some() || has_entra).then(secret),
+            key_header: match has_entra {
+                true => KeyHeader::Bearer,
+                false => self.key_header,
+            },
+            signer: stripped_signer(self),
             enabled: self.enabled,
             // No server is called, so no certificates are needed.
             network: Network {
                 insecure: self.network.insecure,
                 ca: None,
                 proxy: self.network.proxy.without_secret(),
+                reaches_metadata: false,
             },
             concurrency: self.concurrency,
             probe: self.probe,
@@ -122,29 +128,37 @@ impl Account {
     }
 }
 
-impl Signer {
-    /// Returns a signer whose signatures are worth nothing. Of an account that buys tokens, an
-    /// explanation knows that without a signer.
-    fn without_secrets(&self) -> Option<Signer> {
-        let secret = || Secret::new(STAND_IN);
-        match self {
-            Signer::Aws(AwsKeys {
-                session_token,
-                signer,
-                ..
-            }) => Some(Signer::Aws(AwsKeys {
-                access_key_id: secret(),
-                secret_access_key: secret(),
-                session_token: session_token.as_ref().map(|_| secret()),
-                signer: sigv4::Signer::new(
-                    signer.region(),
-                    STAND_IN,
-                    &secret(),
-                    session_token.as_ref().map(|_| secret()).as_ref(),
-                ),
-            })),
-            Signer::Google(..) => None,
+/// Returns keys whose signatures are worth nothing, so that an explanation can show the headers.
+pub fn stand_in_keys(region: &str, is_temporary: bool) -> AwsKeys {
+    let secret = || Secret::new(STAND_IN);
+    let keys = sigv4::Keys {
+        access_key_id: secret(),
+        secret_access_key: secret(),
+        session_token: is_temporary.then(secret),
+    };
+    AwsKeys {
+        signer: sigv4::Signer::for_keys(region, &keys),
+        access_key_id: keys.access_key_id,
+        secret_access_key: keys.secret_access_key,
+        session_token: keys.session_token,
+    }
+}
+
+/// Returns a signer whose signatures are worth nothing. Of an account that obtains tokens, an
+/// explanation knows that without a signer.
+fn stripped_signer(account: &Account) -> Option<Signer> {
+    match account.signer.as_ref()? {
+        Signer::Aws(keys) => {
+            let is_temporary = keys.session_token.is_some();
+            let keys = stand_in_keys(keys.signer.region(), is_temporary);
+            Some(Signer::Aws(keys))
         }
+        Signer::Source(source) if source.signs_requests() => {
+            let region = account.dialect.settings().region.as_deref();
+            let keys = stand_in_keys(region.unwrap_or_default(), true);
+            Some(Signer::Aws(keys))
+        }
+        Signer::Source(_) => None,
     }
 }
 

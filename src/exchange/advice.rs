@@ -91,8 +91,11 @@ pub fn advised_action(failure: &Failure, account: &Account) -> String {
             "pay for the account at its provider, or raise its limit there".to_owned()
         }
         Some(Signer::Aws(_)) => format!("write valid keys into accounts.{id}.aws"),
-        Some(Signer::Google(..)) => {
+        Some(Signer::Source(source)) if source.issuer().is_some() => {
             format!("write a valid service account into accounts.{id}.service_account")
+        }
+        Some(Signer::Source(source)) => {
+            format!("mend what accounts.{id}.{} names", source.field())
         }
         None if account.key.is_none() => format!("accounts.{id} has no `key`, so write one"),
         None => format!("write a valid key into the place that accounts.{id}.key names"),

@@ -129,7 +129,7 @@ impl TokenCount<'_> {
                 .ask_account(candidate, &outbound, attempt, &mut running.resent)
                 .await;
             drop(held);
-            let token = ready_account.state.tokens.present();
+            let token = ready_account.state.identity.present();
             let secrets = ready_account.secrets(token.as_ref());
             let has_failed = counted
                 .as_ref()
@@ -152,7 +152,7 @@ impl TokenCount<'_> {
                 Err(failure) => failure,
             };
             if failure.class() == Class::Credential {
-                ready_account.state.tokens.forget();
+                ready_account.state.identity.forget();
             }
             let is_nobody = matches!(
                 failure,
@@ -219,11 +219,11 @@ impl TokenCount<'_> {
             trace,
             permit,
         } = attempt;
-        let (mut alarm, upstream) = (Alarm::default(), &self.shared.upstream);
-        let mut headers =
-            credential::candidate_headers(upstream, candidate, outbound, total, &mut alarm).await?;
+        let mut alarm = Alarm::default();
+        let mut headers = credential::candidate_headers(candidate, outbound, total).await?;
         headers.extend_from_slice(trace);
         let mut outgoing = Outgoing {
+            method: None,
             request_id,
             path: &outbound.path,
             headers: &headers,

@@ -56,6 +56,7 @@ pub mod count;
 pub mod credential;
 pub mod headers;
 pub mod http1;
+pub mod identity;
 pub mod issuer_keys;
 mod items;
 pub mod lists;

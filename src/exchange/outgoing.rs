@@ -41,6 +41,9 @@ pub(super) fn add_trace_headers(
 
 /// The request that an attempt sends.
 pub struct Outgoing<'a> {
+    /// The method, if it is another one than the body decides: POST with a body, and else GET. The
+    /// path is the whole one then.
+    pub method: Option<&'static str>,
     /// Our id for the exchange.
     pub request_id: &'a str,
     /// The path after the account's base URL. Of a request without a body it is the whole path.
@@ -71,6 +74,7 @@ impl<'a> Outgoing<'a> {
         total: Instant,
     ) -> Outgoing<'a> {
         Outgoing {
+            method: None,
             request_id,
             path,
             headers: &[],
@@ -85,7 +89,9 @@ impl<'a> Outgoing<'a> {
 
     /// Returns the method, and the part of the path that is the account's.
     fn target<'p>(&self, account: &'p Account) -> (&'static str, &'p str) {
-        if self.body.is_empty() {
+        if let Some(method) = self.method {
+            (method, "")
+        } else if self.body.is_empty() {
             ("GET", "")
         } else {
             ("POST", &account.base.path)
@@ -227,6 +233,7 @@ mod tests {
             let total = Instant::now();
             let timeouts = account.timeouts;
             let outgoing = Outgoing {
+                method: None,
                 request_id: "r",
                 path: "/p",
                 headers: &own,

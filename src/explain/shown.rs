@@ -12,7 +12,7 @@ use serde_json::value::RawValue;
 
 use super::report::Upstream;
 use crate::base::units::duration_text;
-use crate::catalog::{Account, Signer};
+use crate::catalog::{Account, AwsKeys, Signer, stand_in_keys};
 use crate::exchange::{credential, outgoing};
 use crate::plan::Candidate;
 use dialects::Outbound;
@@ -73,11 +73,13 @@ pub(super) fn upstream_request(
 fn shown_headers(account: &Account, outbound: &Outbound, length: usize) -> Vec<(String, String)> {
     let mut own = credential::plain_headers(outbound);
     match &account.signer {
-        Some(Signer::Aws(keys)) => match credential::sign_request(keys, account, outbound) {
-            Ok(signed) => own.extend(signed.into_iter().map(|(name, _)| masked(name, SIGNED))),
-            Err(_) => own.push(masked(header::AUTHORIZATION, UNSIGNABLE)),
-        },
-        Some(Signer::Google(..)) => own.push(masked(header::AUTHORIZATION, TOKEN)),
+        Some(Signer::Aws(keys)) => own.extend(signed_headers(keys, account, outbound)),
+        Some(Signer::Source(source)) if source.signs_requests() => {
+            let region = account.dialect.settings().region.as_deref();
+            let keys = stand_in_keys(region.unwrap_or_default(), true);
+            own.extend(signed_headers(&keys, account, outbound));
+        }
+        Some(Signer::Source(_)) => own.push(masked(header::AUTHORIZATION, TOKEN)),
         // If secrets are not read, such an account has no signer.
         None if is_signed_for(account) => own.push(masked(header::AUTHORIZATION, TOKEN)),
         None => {}
@@ -89,6 +91,21 @@ fn shown_headers(account: &Account, outbound: &Outbound, length: usize) -> Vec<(
         (name.as_str().to_owned(), text.to_owned())
     });
     shown.collect()
+}
+
+/// Returns the headers of a signature, or one that says why there is none.
+fn signed_headers(
+    keys: &AwsKeys,
+    account: &Account,
+    outbound: &Outbound,
+) -> Vec<(header::HeaderName, HeaderValue)> {
+    match credential::sign_request(&keys.signer, account, outbound) {
+        Ok(signed) => signed
+            .into_iter()
+            .map(|(name, _)| masked(name, SIGNED))
+            .collect(),
+        Err(_) => vec![masked(header::AUTHORIZATION, UNSIGNABLE)],
+    }
 }
 
 fn masked(name: header::HeaderName, mask: &'static str) -> (header::HeaderName, HeaderValue) {

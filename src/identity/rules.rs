@@ -61,7 +61,8 @@ impl RequiredValue {
     fn is(&self, seen: &Value) -> bool {
         match seen {
             Value::String(text) => *text == self.0,
-            Value::Bool(_) | Value::Number(_) => seen.to_string() == self.0,
+            Value::Bool(truth) => self.0 == if *truth { "true" } else { "false" },
+            Value::Number(number) => self.0 == *number.to_string(),
             Value::Null | Value::Array(_) | Value::Object(_) => false,
         }
     }

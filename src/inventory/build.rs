@@ -120,7 +120,7 @@ fn account_item(account: &Account) -> AccountItem {
     let credential = match (&account.key, &account.signer) {
         (Some(_), _) => "key",
         (None, Some(Signer::Aws(_))) => "aws",
-        (None, Some(Signer::Google(..))) => "service_account",
+        (None, Some(Signer::Source(source))) => source.field(),
         (None, None) if signs => "service_account",
         (None, None) => "none",
     };

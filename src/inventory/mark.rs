@@ -278,7 +278,7 @@ fn digests_by_account(catalog: &Catalog) -> BTreeMap<Arc<str>, SecretDigests> {
 /// Returns the digest of each kind of an account's secrets, if it has any, for use in this module
 /// only.
 fn account_digests(account: &Account) -> SecretDigests {
-    let mut credential = vec![account.key.as_ref()];
+    let mut credential: Vec<Option<&str>> = vec![account.key.as_ref().map(Secret::expose)];
     match &account.signer {
         Some(Signer::Aws(keys)) => {
             let AwsKeys {
@@ -288,17 +288,17 @@ fn account_digests(account: &Account) -> SecretDigests {
                 ..
             } = keys;
             credential.extend([
-                Some(access_key_id),
-                Some(secret_access_key),
-                session_token.as_ref(),
+                Some(access_key_id.expose()),
+                Some(secret_access_key.expose()),
+                session_token.as_ref().map(Secret::expose),
             ]);
         }
-        Some(Signer::Google(google, _)) => credential.push(Some(&google.key)),
+        Some(Signer::Source(source)) => credential.extend(source.parts().into_iter().map(Some)),
         None => {}
     }
     let credential = credential
         .into_iter()
-        .map(|secret| secret.map_or("", Secret::expose).as_bytes());
+        .map(|secret| secret.unwrap_or_default().as_bytes());
     let headers = account
         .headers
         .iter()

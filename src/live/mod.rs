@@ -10,7 +10,7 @@ use crate::account::demand::Demand;
 use crate::account::target_health::TargetHealth;
 use crate::account::{NamedTarget, Registry, State};
 use crate::catalog::identity::Identity;
-use crate::catalog::{Catalog, Key, Model, Target};
+use crate::catalog::{Account, Catalog, Key, Model, Signer, Target};
 use crate::inventory::{Inventory, Marks};
 use crate::limits::{self, KeyScopes, Past};
 use crate::models::Lists;
@@ -45,6 +45,8 @@ pub struct Snapshot {
     pub states: Vec<Arc<State>>,
     /// The catalog's accounts ready for use, in its order.
     pub ready_accounts: Vec<Arc<ReadyAccount>>,
+    /// The positions of the accounts that [`sourced_accounts`](Snapshot::sourced_accounts) returns.
+    sourced: Vec<usize>,
     /// The routes of the catalog's models, in its order.
     pub routes: Vec<Route>,
     /// The targets of the catalog's accounts, in its order: one for each kind of endpoint that
@@ -128,7 +130,10 @@ impl Snapshot {
             },
         });
         let routes = routes.collect();
+        let accounts = catalog.accounts().iter().zip(0..);
+        let sourced = accounts.filter(|(account, _)| is_sourced(account));
         Snapshot {
+            sourced: sourced.map(|(_, index)| index).collect(),
             catalog,
             states,
             ready_accounts,
@@ -157,6 +162,11 @@ pub struct SeenToken {
     pub caller: Arc<str>,
     /// The id of its subject's key.
     pub key: Arc<str>,
+}
+
+/// Returns whether an account takes requests, and obtains its credential anew again and again.
+fn is_sourced(account: &Account) -> bool {
+    account.enabled && matches!(account.signer, Some(Signer::Source(_)))
 }
 
 /// Returns the targets of all models that are written, and no pattern.
@@ -218,15 +228,19 @@ impl Snapshot {
         self.catalog.identities.iter().zip(&self.issuers)
     }
 
-    /// Returns the servers that are called: those of the accounts that take requests, and those
-    /// that issue their tokens.
+    /// Returns the accounts that take requests.
     pub fn called_accounts(&self) -> impl Iterator<Item = &Arc<ReadyAccount>> {
-        let enabled = self
-            .ready_accounts
+        self.ready_accounts
             .iter()
-            .filter(|ready_account| ready_account.account.enabled);
-        enabled
-            .flat_map(|ready_account| std::iter::once(ready_account).chain(&ready_account.issuer))
+            .filter(|ready_account| ready_account.account.enabled)
+    }
+
+    /// Returns the accounts that take requests, and whose credential is obtained anew again and
+    /// again.
+    pub fn sourced_accounts(&self) -> impl Iterator<Item = &Arc<ReadyAccount>> {
+        self.sourced
+            .iter()
+            .filter_map(|index| self.ready_accounts.get(*index))
     }
 
     /// Returns the route of a model. The models of a pattern share its demand, and each has targets
@@ -300,6 +314,11 @@ callers: {}
             .called_accounts()
             .map(|ready| &*ready.account.base.host)
             .collect();
-        assert_eq!(hosts, ["a.test", "v.test", "oauth2.googleapis.com"]);
+        assert_eq!(hosts, ["a.test", "v.test"]);
+        let sourced: Vec<&str> = snapshot
+            .sourced_accounts()
+            .map(|ready| &*ready.account.id)
+            .collect();
+        assert_eq!(sourced, ["v"]);
     }
 }

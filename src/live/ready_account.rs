@@ -2,11 +2,12 @@
 //! values that follow from the settings and are made once.
 
 use crate::account::State;
+use crate::account::identity::Present;
 use crate::account::resolver::Hop;
 use crate::base::secret::Secret;
 use crate::catalog::{Account, Added, Base, KeyHeader, Network, Signer, Timeouts};
 use crate::conf::config::Webhook;
-use crate::conf::proxy::{Proxies, Proxy};
+use crate::conf::proxy::{Proxies, Proxy, ProxyChoice};
 use crate::tls::trust::{Trust, has_pin};
 use dialects::Dialect;
 use dialects::front::references::AllowedReferences;
@@ -31,8 +32,8 @@ pub struct ReadyAccount {
     /// The bytes of an HTTP/1.1 request that are the same each time: from the end of the path to
     /// the last header that depends only on the account.
     pub(crate) fixed_head: Vec<u8>,
-    /// The issuer of the account's tokens, if the account signs for them.
-    pub issuer: Option<Arc<ReadyAccount>>,
+    /// The proxies of the process, if the account's credential is obtained from servers.
+    pub(crate) proxies: Option<Proxies>,
     /// The certificates that are trusted; `None` with `http:`.
     pub trust: Option<Trust>,
     /// The proxy through which the account is reached, if there is one.
@@ -48,14 +49,13 @@ impl ReadyAccount {
             .base
             .tls
             .then(|| account_trust(account.network.ca.as_deref()));
-        let issuer = token_issuer(&account)
-            .map(|issuer| Arc::new(ReadyAccount::standalone(issuer, proxies)));
+        let is_source = matches!(account.signer, Some(Signer::Source(_)));
         let proxy = account.proxy(proxies);
         ReadyAccount {
             account,
             state,
             fixed_head,
-            issuer,
+            proxies: is_source.then(|| proxies.clone()),
             trust,
             proxy,
         }
@@ -80,44 +80,57 @@ impl ReadyAccount {
         }
     }
 
-    /// Returns the secrets that must not appear in a text about the account. `token` is the token
-    /// that it had when it answered.
-    pub fn secrets<'a>(&'a self, token: Option<&'a Secret>) -> Vec<&'a str> {
-        self.account
-            .secrets()
-            .into_iter()
-            .chain(token.map(Secret::expose))
-            .collect()
+    /// Returns the secrets that must not appear in a text about the account. `present` is the
+    /// credential that it had when it answered.
+    pub fn secrets<'a>(&'a self, present: Option<&'a Arc<Present>>) -> Vec<&'a str> {
+        let obtained = present.into_iter().flat_map(|present| present.secrets());
+        self.account.secrets().into_iter().chain(obtained).collect()
+    }
+
+    /// Makes a server ready from which the account's credential is obtained. It is called like any
+    /// account, with the certificates and, if it is outside, with the proxy of this one.
+    pub(crate) fn token_server(
+        &self,
+        base: Base,
+        is_nearby: bool,
+        content_type: &'static str,
+        timeouts: Timeouts,
+    ) -> ReadyAccount {
+        let account = token_server(&self.account, base, is_nearby, content_type, timeouts);
+        let default_proxies = Proxies::default();
+        let proxies = self.proxies.as_ref().filter(|_| !is_nearby);
+        ReadyAccount::standalone(account, proxies.unwrap_or(&default_proxies))
     }
 }
 
-/// Returns the issuer of tokens as an account: it is called like any other.
-fn token_issuer(account: &Account) -> Option<Account> {
-    let Some(Signer::Google(_, issuer)) = &account.signer else {
-        return None;
-    };
-    let content_type = HeaderValue::from_static("application/x-www-form-urlencoded");
-    Some(Account {
-        index: account.index,
-        allowed_references: account.allowed_references,
-        network: Network {
-            // A pin is for the account's own host only.
-            ca: account
-                .network
-                .ca
-                .clone()
-                .filter(|pem| issuer.host == account.base.host || !has_pin(pem)),
-            ..account.network.clone()
+/// Describes a server that gives credentials as an account.
+fn token_server(
+    account: &Account,
+    base: Base,
+    is_nearby: bool,
+    content_type: &'static str,
+    timeouts: Timeouts,
+) -> Account {
+    let Network { ca, proxy, .. } = &account.network;
+    // A pin is for the account's own host only.
+    let ca = ca
+        .clone()
+        .filter(|pem| base.host == account.base.host || !has_pin(pem));
+    let content_type = HeaderValue::from_static(content_type);
+    let mut server = server_account(account.id.clone(), base, timeouts, content_type);
+    // AWS answers in XML only to those who do not ask for JSON.
+    let any = HeaderValue::from_static("*/*");
+    server.headers.push((header::ACCEPT, any));
+    server.network = Network {
+        insecure: account.network.insecure && !is_nearby,
+        ca,
+        proxy: match is_nearby {
+            true => ProxyChoice::Never,
+            false => proxy.clone(),
         },
-        // Another hash than the account's, so that the two never share a connection.
-        fingerprint: !account.fingerprint,
-        ..server_account(
-            account.id.clone(),
-            issuer.clone(),
-            account.timeouts,
-            content_type,
-        )
-    })
+        reaches_metadata: is_nearby,
+    };
+    server
 }
 
 /// Describes a server that is no provider as an account, so that it can be called like one.

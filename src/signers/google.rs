@@ -15,6 +15,8 @@ use rustls_pki_types::PrivatePkcs8KeyDer;
 use rustls_pki_types::pem::PemObject;
 use serde::Deserialize;
 
+use super::courier::{Answer, Courier, Credential, Fault, Obtained, Request, shorten_text};
+use crate::base::calendar::unix_time;
 use crate::base::secret::Secret;
 use dialects::UpstreamError;
 use dialects::upstream::openai;
@@ -46,7 +48,8 @@ pub struct Token {
 /// The address that grants tokens, unless the key file names another.
 pub const TOKEN_URI: &str = "https://oauth2.googleapis.com/token";
 
-const SCOPE: &str = "https://www.googleapis.com/auth/cloud-platform";
+/// What the tokens are for.
+pub const SCOPE: &str = "https://www.googleapis.com/auth/cloud-platform";
 /// The longest lifetime of an assertion that Google allows, in seconds.
 const MAX_ASSERTION_LIFETIME: u64 = 3600;
 /// The lifetime of a token if the answer has none that can be true, in seconds.
@@ -120,6 +123,19 @@ impl ServiceAccount {
         )
     }
 
+    /// Obtains a token.
+    pub async fn obtain(&self, courier: &mut impl Courier) -> Result<Obtained, Fault> {
+        let now = unix_time(courier.now()).as_secs();
+        let form = self.form(now).map_err(|why| Fault::Local(why.to_owned()))?;
+        let answer = courier.send(Request::form(&*self.token_uri, form)).await?;
+        let token = read_token(&answer)?;
+        Ok(Obtained {
+            credential: Credential::Token(token.access_token),
+            identity: self.email.clone(),
+            life: token.expires_in,
+        })
+    }
+
     fn key_pair(&self) -> Result<RsaKeyPair, &'static str> {
         let key = PrivatePkcs8KeyDer::from_pem_slice(self.key.expose().as_bytes());
         let key = key.map_err(
@@ -150,6 +166,24 @@ fn sign_jws(key: &RsaKeyPair, header: &[u8], claims: &[u8]) -> Result<Secret, &'
     jws.push('.');
     URL_SAFE_NO_PAD.encode_string(&signature, &mut jws);
     Ok(Secret::new(jws))
+}
+
+/// Reads the token in an answer, or the fault.
+pub fn read_token(answer: &Answer) -> Result<Token, Fault> {
+    let (kind, body) = (answer.content_type.as_deref(), answer.body.expose());
+    parse_token(answer.status, kind, body.as_bytes()).map_err(|error| match answer.status {
+        // These are words of the gateway.
+        200..=299 => Fault::Nonsense(error.message),
+        _ => Fault::Refused(Box::new(error)),
+    })
+}
+
+/// Reads the error in an answer that is not good.
+pub fn refusal(answer: &Answer) -> Fault {
+    match read_token(answer) {
+        Err(fault) => fault,
+        Ok(_) => Fault::Nonsense("the answer holds something else than was asked for".to_owned()),
+    }
 }
 
 /// Reads the answer to the form. The metadata server of Google's machines answers in the same form.
@@ -211,15 +245,6 @@ pub fn parse_token(
         _ => 502,
     });
     Err(error)
-}
-
-fn shorten_text(text: &str, limit: usize) -> String {
-    let text = text
-        .get(..text.floor_char_boundary(limit))
-        .unwrap_or_default();
-    text.chars()
-        .map(|c| if c.is_control() { ' ' } else { c })
-        .collect()
 }
 
 /// Returns `None` for an empty text.

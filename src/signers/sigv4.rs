@@ -13,6 +13,28 @@ use aws_sigv4::sign::v4;
 
 use crate::base::secret::Secret;
 
+/// A key of AWS, static or temporary.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Keys {
+    /// The access key's id.
+    pub access_key_id: Secret,
+    /// The access key.
+    pub secret_access_key: Secret,
+    /// The token of a temporary key.
+    pub session_token: Option<Secret>,
+}
+
+impl Keys {
+    /// Returns what no text may show.
+    pub fn secrets(&self) -> impl Iterator<Item = &str> {
+        let fixed = [&self.access_key_id, &self.secret_access_key];
+        fixed
+            .into_iter()
+            .chain(&self.session_token)
+            .map(Secret::expose)
+    }
+}
+
 /// An access key that signs requests for one region.
 pub struct Signer {
     credentials: Credentials,
@@ -34,6 +56,8 @@ struct Unsigned<'r> {
     method: &'r str,
     host: &'r str,
     path: &'r str,
+    /// Headers besides `host` that are signed, too.
+    headers: &'r [(&'r str, &'r str)],
     body: &'r [u8],
 }
 
@@ -50,6 +74,17 @@ impl Signer {
             credentials: Credentials::new(access_key_id, secret.expose(), token, None, "catalog"),
             region: region.into(),
         }
+    }
+
+    /// Makes the signer of a key for a region.
+    pub fn for_keys(region: impl Into<String>, keys: &Keys) -> Self {
+        let Keys {
+            access_key_id,
+            secret_access_key,
+            session_token,
+        } = keys;
+        let (id, token) = (access_key_id.expose(), session_token.as_ref());
+        Self::new(region, id, secret_access_key, token)
     }
 
     /// Returns the region.
@@ -72,6 +107,30 @@ impl Signer {
                 method: "POST",
                 host,
                 path,
+                headers: &[],
+                body,
+            },
+            now,
+        )
+    }
+
+    /// Returns the headers to add to a POST to the token service (`sts`). `headers` are signed,
+    /// too.
+    pub fn token_service_headers(
+        &self,
+        host: &str,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: &[u8],
+        now: SystemTime,
+    ) -> Result<Headers, Unsignable> {
+        self.sign(
+            &Unsigned {
+                service: "sts",
+                method: "POST",
+                host,
+                path,
+                headers,
                 body,
             },
             now,
@@ -84,6 +143,7 @@ impl Signer {
             method,
             host,
             path,
+            headers: signed_headers,
             body,
         } = *request;
         let identity = self.credentials.clone().into();
@@ -100,7 +160,7 @@ impl Signer {
         let request = SignableRequest::new(
             method,
             uri,
-            [("host", host)].into_iter(),
+            std::iter::once(("host", host)).chain(signed_headers.iter().copied()),
             SignableBody::Bytes(body),
         )
         .map_err(|_| Unsignable)?;

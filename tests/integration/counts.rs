@@ -468,12 +468,7 @@ fn a_count_forgets_a_refused_token_and_tells_nobody() {
             .await;
         let body = json!({"contents": contents()});
         let hopeless = count(&gateway, &gemini("n"), &body).await;
-        assert_eq!(
-            (hopeless.status, issuer.count()),
-            (400, 1),
-            "{}",
-            hopeless.text()
-        );
+        assert_eq!(hopeless.status, 400, "{}", hopeless.text());
         let fault = count(&gateway, &gemini("n"), &body).await;
         assert_eq!((fault.status, issuer.count()), (400, 2), "{}", fault.text());
         assert!(fault.text().contains("no: [redacted]"), "{}", fault.text());

@@ -25,6 +25,7 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod account_identities;
 mod admin_explain;
 mod admin_key;
 mod admin_names;

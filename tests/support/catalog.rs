@@ -52,7 +52,7 @@ impl Catalog {
     }
 
     pub fn account_at(mut self, id: &str, base_url: &str, more: &str) -> Self {
-        let has_key = ["key:", "aws:", "service_account:"]
+        let has_key = ["key:", "aws:", "service_account:", "identity:"]
             .iter()
             .any(|word| more.contains(word));
         let key = if has_key {

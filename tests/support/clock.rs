@@ -27,6 +27,7 @@ pub const NOTICES: Round = round("notices", 5_000);
 pub const NAMES: Round = round("names", 1_000);
 pub const CONNECTIONS: Round = round("connections", 2_000);
 pub const LISTS: Round = round("lists", 500);
+pub const IDENTITIES: Round = round("identities", 100);
 pub const PROBES: Round = round("probes", 250);
 pub const FILES: Round = round("files", 3_000);
 

@@ -519,6 +519,34 @@ pub const ANSWERED: &[Header] = &[
     ("access-control-max-age", "To a web page's question before a call: for how many seconds this answer holds."),
 ];
 
+/// What is sent to the servers that give credentials.
+pub const TOKEN_SERVERS: &[Header] = &[
+    (
+        "metadata",
+        "`true`, to the metadata service of Azure's machines.",
+    ),
+    (
+        "metadata-flavor",
+        "`Google`, to the metadata service of Google's machines.",
+    ),
+    (
+        "x-aws-ec2-metadata-token",
+        "The session's token, to the metadata service of AWS's machines.",
+    ),
+    (
+        "x-aws-ec2-metadata-token-ttl-seconds",
+        "How long the session may last.",
+    ),
+    (
+        "x-identity-header",
+        "The value of IDENTITY_HEADER, to the service of an App Service.",
+    ),
+    (
+        "x-goog-cloud-target-resource",
+        "Who trades an identity of AWS: in a signed request that Google sends on.",
+    ),
+];
+
 /// What the gateway and a proxy tell each other.
 pub const PROXY: &[Header] = &[
     ("host", "Sent: the host and the port of `base_url`."),

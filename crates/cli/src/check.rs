@@ -3,6 +3,7 @@
 
 mod diff;
 mod expired;
+mod token_files;
 
 use std::net::SocketAddr;
 use std::process::ExitCode;
@@ -47,6 +48,13 @@ pub(super) fn run(args: &CheckArgs) -> Result<ExitCode, String> {
     for warning in &expired {
         print_error(&format!("warning: {warning}"));
     }
+    let missing = match secrets {
+        Secrets::Read => token_files::missing_files(&loaded.catalog, &conf),
+        Secrets::StandIns | Secrets::ReadIfPossible => Vec::new(),
+    };
+    for warning in &missing {
+        print_error(&format!("warning: {warning}"));
+    }
     let listeners: Vec<SocketAddr> = server.listen.iter().map(|listen| listen.address).collect();
     if let Some(problem) = published_key_problem(catalog, &listeners) {
         return Err(format!("{}: {problem}", display_folder(&conf)));
@@ -64,7 +72,10 @@ pub(super) fn run(args: &CheckArgs) -> Result<ExitCode, String> {
         display_folder(&conf),
         format_count(*files, "file"),
         catalog.size(),
-        format_count(catalog.warnings.len() + expired.len(), "warning"),
+        format_count(
+            catalog.warnings.len() + expired.len() + missing.len(),
+            "warning"
+        ),
     );
     let compared = against
         .map(|comparison| comparison.text())

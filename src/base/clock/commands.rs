@@ -21,13 +21,14 @@ pub(super) static CONTROL: Lock<Control> = Lock::new(Control::NEW);
 /// Wakes those that wait for the clock or for a round.
 static CHANGED: Notify = Notify::const_new();
 
-const ROUNDS: [(Round, &str); 8] = [
+const ROUNDS: [(Round, &str); 9] = [
     (Round::Problems, "problems"),
     (Round::Notices, "notices"),
     (Round::Names, "names"),
     (Round::Connections, "connections"),
     (Round::Lists, "lists"),
     (Round::Keys, "keys"),
+    (Round::Identities, "identities"),
     (Round::Probes, "probes"),
     (Round::Files, "files"),
 ];

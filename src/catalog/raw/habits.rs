@@ -100,6 +100,8 @@ max_budget budget budget_limit | keys hash | write `limits: { usd_per_month: 100
 max_budget budget | requests_per_minute | write `usd_per_month: 100`, or `usd_per_day`
 organization org organization_id | dialect | write `headers: { OpenAI-Organization: org-1 }`
 aws_access_key_id aws_secret_access_key aws_session_token access_key_id secret_access_key | dialect | write `aws: { access_key_id: { env: AWS_ACCESS_KEY_ID }, secret_access_key: { env: AWS_SECRET_ACCESS_KEY } }`
+aws_role_name aws_role_arn role_arn aws_session_name aws_web_identity_token aws_sts_endpoint aws_external_id | dialect | write `aws: { from: web_identity }`, or `aws: { …, assume: { role: … } }` with keys of yours
+tenant_id client_id client_secret azure_ad_token azure_ad_token_provider enable_azure_ad_token_refresh | dialect | write `identity: workload`, or `identity: { from: client_secret, tenant: …, client_id: …, client_secret: { env: NAME } }`
 aws_region_name aws_region | dialect | write `region: us-east-1`
 vertex_project project_id | dialect | write `project: my-project`
 vertex_location | dialect | write `location: europe-west4`

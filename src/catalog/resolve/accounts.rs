@@ -78,6 +78,7 @@ impl WrittenEntry<'_, '_, '_, raw::Account> {
             insecure: raw.insecure.unwrap_or(false),
             ca: ca.map(|pem| pem.into_bytes().into()),
             proxy: proxy?,
+            reaches_metadata: false,
         };
         Some(Account {
             fingerprint: account_fingerprint(
@@ -299,6 +300,7 @@ impl WrittenEntry<'_, '_, '_, raw::Account> {
             AccountField::Project => ("project", raw.project.is_some()),
             AccountField::Location => ("location", raw.location.is_some()),
             AccountField::ServiceAccount => ("service_account", raw.service_account.is_some()),
+            AccountField::Identity => ("identity", raw.identity.is_some()),
             AccountField::Region => ("region", raw.region.is_some()),
             AccountField::Aws => ("aws", raw.aws.is_some()),
             // The fields of `traits` are checked where they are read.
@@ -319,9 +321,13 @@ impl WrittenEntry<'_, '_, '_, raw::Account> {
                 self.scribe.key(name).note_problem(&only_applies(field));
             }
         }
+        let message = "says how `key` is sent, and `identity` sends a bearer: remove it";
+        let has_both = raw.identity.is_some() && raw.auth.is_some();
+        self.scribe.key("auth").note_problem_if(has_both, message);
         if raw.key.is_some() {
             for (field, written) in [
                 ("service_account", raw.service_account.is_some()),
+                ("identity", raw.identity.is_some()),
                 ("aws", raw.aws.is_some()),
             ] {
                 self.scribe.key(field).note_problem_if(
@@ -388,14 +394,14 @@ impl WrittenEntry<'_, '_, '_, raw::Account> {
             return;
         }
         let (scribe, insecure) = (self.scribe.key("proxy"), self.raw.insecure.unwrap_or(false));
-        let issuer = if let Some(Signer::Google(_, issuer)) = signer {
-            Some(issuer)
-        } else {
-            None
+        let token_uri = match signer {
+            Some(Signer::Source(source)) => source.issuer(),
+            Some(Signer::Aws(_)) | None => None,
         };
+        let issuer = token_uri.and_then(|url| base::parse_base(url, insecure).ok());
         for (base, field_name) in [
             (Some(base), "`base_url`"),
-            (issuer, "`token_uri` of `service_account`"),
+            (issuer.as_ref(), "`token_uri` of `service_account`"),
         ] {
             let message = format!(
                 "is a proxy to an http: address ({field_name}), so it and others on the network path could read the key and \
@@ -421,6 +427,7 @@ impl WrittenEntry<'_, '_, '_, raw::Account> {
         let pays = raw.key.is_some()
             || raw.aws.is_some()
             || raw.service_account.is_some()
+            || raw.identity.is_some()
             || self.has_header(&CREDENTIAL_HEADERS);
         // A key that is written under another name is reported already.
         let misnamed = || self.scribe.has_error_with("write `key:");
@@ -534,6 +541,8 @@ impl WrittenEntry<'_, '_, '_, raw::Account> {
             } else if header == http::header::AUTHORIZATION && self.raw.service_account.is_some() {
                 scribe
                     .note_problem("is also made from `service_account`: keep only one of the two");
+            } else if header == http::header::AUTHORIZATION && self.raw.identity.is_some() {
+                scribe.note_problem("is also made from `identity`: keep only one of the two");
             } else if self.raw.key.is_some() && CREDENTIAL_HEADERS.contains(&header.as_str()) {
                 scribe.note_problem("is also made from `key`: keep only one of the two");
             } else if !seen.insert(header.clone()) {

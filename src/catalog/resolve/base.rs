@@ -54,6 +54,45 @@ pub fn parse_base(url: &str, insecure: bool) -> Result<Base, String> {
     })
 }
 
+/// Reads the whole URL of a server that gives credentials. Returns its address, and the path with
+/// the query. Only a server nearby may be a metadata service; it may be reached by `http:`.
+pub fn parse_service(url: &str, is_nearby: bool, insecure: bool) -> Result<(Base, String), String> {
+    const EXPECTED: &str = "must be a URL such as https://sts.example.com";
+    check_no_placeholder(url)?;
+    let tls = uses_tls(url)?;
+    let uri: http::Uri = url.parse().map_err(|_| EXPECTED.to_owned())?;
+    let authority = uri.authority().ok_or(EXPECTED)?.as_str();
+    if authority.contains('@') || url.contains('#') {
+        return Err("must have no user name, no password and no fragment".to_owned());
+    }
+    let (host, port) = host_and_port(authority).ok_or(EXPECTED)?;
+    let default_port = if tls { 443 } else { 80 };
+    let port = port_or(default_port, port)?;
+    let host = Host::read(host)?;
+    if host.is_forbidden() && !is_nearby {
+        return Err(FORBIDDEN.to_owned());
+    }
+    let is_plain_allowed = insecure || host.is_private() || (is_nearby && host.is_forbidden());
+    if !tls && !is_plain_allowed {
+        return Err("is http: to an address that may be public, so others on the network path could read the \
+                    credential: use https:"
+            .to_owned());
+    }
+    let authority = match port == default_port {
+        true => host.to_string(),
+        false => format!("{host}:{port}"),
+    };
+    let base = Base {
+        tls,
+        host: host.bare().into(),
+        port,
+        path: "".into(),
+        authority,
+    };
+    let path = uri.path_and_query().map_or("/", |path| path.as_str());
+    Ok((base, path.to_owned()))
+}
+
 /// Checks that a URL is no text that another program should have replaced.
 fn check_no_placeholder(url: &str) -> Result<(), String> {
     const UNFILLED: &str = "is a template or a placeholder, which Portcullis does not fill in: write the address itself";

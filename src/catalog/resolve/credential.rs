@@ -5,24 +5,14 @@ use std::sync::Arc;
 
 use sha2::{Digest as _, Sha256};
 
-use super::base;
 use crate::base::secret::Secret;
-use crate::catalog::{AwsKeys, Base, Network, Signer, raw};
+use crate::catalog::{Base, Network, Signer, raw};
 use crate::conf::proxy::{Proxy, ProxyChoice};
 use crate::conf::scribe::{Scribe, WrittenEntry};
 use crate::conf::secret_ref::placeholder::Placeholder;
 use crate::conf::secret_ref::{Reference, STAND_IN, SecretRef, Tls};
-use crate::signers::google::ServiceAccount;
-use crate::signers::sigv4;
 use dialects::Protocol;
 use dialects::upstream::SignsWith;
-
-/// Whether a value must be written.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Need {
-    Required,
-    Optional,
-}
 
 impl WrittenEntry<'_, '_, '_, raw::Account> {
     /// Returns whether the account takes requests.
@@ -37,73 +27,20 @@ impl WrittenEntry<'_, '_, '_, raw::Account> {
         match speaks.signs_with {
             SignsWith::ServiceAccount => {
                 let scribe = self.scribe.key("service_account");
-                let message = "is missing: write the JSON key of a service account as `{ file: /path }`; or write a token as `key`";
-                scribe.note_missing_if(needs_one && raw.service_account.is_none(), message);
-                let json = self
-                    .multiline_secret(raw.service_account.as_ref()?, &scribe)
-                    .filter(|json| json.expose() != STAND_IN)?;
-                let account = ServiceAccount::parse(json.expose())
-                    .map_err(|wrong| format!("cannot be used: {wrong}"));
-                let account = scribe.read_or_noted(account)?;
-                let issuer = base::parse_base(&account.token_uri, raw.insecure.unwrap_or(false));
-                let issuer = scribe
-                    .read_or_noted(issuer.map_err(|wrong| format!("its `token_uri` {wrong}")))?;
-                Some(Signer::Google(account, issuer))
+                let message = "is missing: write the JSON key of a service account as `{ file: /path }`, or who gives tokens as `identity`; or write a token as `key`";
+                let has_source = raw.service_account.is_some() || raw.identity.is_some();
+                scribe.note_missing_if(needs_one && !has_source, message);
+                self.google_signer().filter(|_| has_source)
             }
+            SignsWith::Entra => self.azure_signer(),
             SignsWith::AccessKey => {
                 let scribe = self.scribe.key("aws");
-                let message = "is missing: write `{ access_key_id: …, secret_access_key: … }`; or write a Bedrock API key as `key`";
+                let message = "is missing: write `{ from: … }` or `{ access_key_id: …, secret_access_key: … }`; or write a Bedrock API key as `key`";
                 scribe.note_missing_if(needs_one && raw.aws.is_none(), message);
-                let written = raw.aws.as_ref()?;
-                let access_key_id = self.aws_secret(
-                    "access_key_id",
-                    "AWS_ACCESS_KEY_ID",
-                    written.access_key_id.as_ref(),
-                    Need::Required,
-                );
-                let secret_access_key = self.aws_secret(
-                    "secret_access_key",
-                    "AWS_SECRET_ACCESS_KEY",
-                    written.secret_access_key.as_ref(),
-                    Need::Required,
-                );
-                let session_token = self.aws_secret(
-                    "session_token",
-                    "AWS_SESSION_TOKEN",
-                    written.session_token.as_ref(),
-                    Need::Optional,
-                );
-                let (access_key_id, secret_access_key) = (access_key_id?, secret_access_key?);
-                let region = raw.region.as_deref()?;
-                let signer = sigv4::Signer::new(
-                    region,
-                    access_key_id.expose(),
-                    &secret_access_key,
-                    session_token.as_ref(),
-                );
-                Some(Signer::Aws(AwsKeys {
-                    access_key_id,
-                    secret_access_key,
-                    session_token,
-                    signer,
-                }))
+                self.aws_signer(raw.aws.as_ref()?)
             }
             SignsWith::Nothing => None,
         }
-    }
-
-    /// Finds one of the values of `aws`.
-    fn aws_secret(
-        &self,
-        field: &str,
-        default_variable: &str,
-        written: Option<&SecretRef>,
-        need: Need,
-    ) -> Option<Secret> {
-        let aws = self.scribe.key("aws");
-        let scribe = aws.key(field);
-        scribe.note_missing_if(written.is_none() && need == Need::Required, "is missing");
-        self.secret(written?, Some(default_variable), &scribe)
     }
 
     /// Finds a secret that a header can carry.
@@ -117,8 +54,13 @@ impl WrittenEntry<'_, '_, '_, raw::Account> {
     }
 
     /// Finds a secret that may have several lines.
-    fn multiline_secret(&self, written: &SecretRef, scribe: &Scribe<'_, '_>) -> Option<Secret> {
-        self.resolve_secret(written, Some("GOOGLE_CREDENTIALS"), scribe, |text| {
+    pub(super) fn multiline_secret(
+        &self,
+        written: &SecretRef,
+        default_variable: &str,
+        scribe: &Scribe<'_, '_>,
+    ) -> Option<Secret> {
+        self.resolve_secret(written, Some(default_variable), scribe, |text| {
             if text.trim().is_empty() {
                 Err("is empty".to_owned())
             } else {
@@ -313,36 +255,25 @@ pub(super) fn account_fingerprint(
     signer: Option<&Signer>,
     network: &Network,
 ) -> u64 {
-    let (first, second, third) = match signer {
-        Some(Signer::Aws(keys)) => (
+    let credential: Vec<Option<&str>> = match signer {
+        Some(Signer::Aws(keys)) => vec![
             Some(keys.access_key_id.expose()),
             Some(keys.secret_access_key.expose()),
             keys.session_token.as_ref().map(Secret::expose),
-        ),
-        Some(Signer::Google(account, _)) => (
-            Some(account.key.expose()),
-            Some(account.token_uri.as_str()),
-            None,
-        ),
-        None => (None, None, None),
+        ],
+        Some(Signer::Source(source)) => source.parts().into_iter().map(Some).collect(),
+        None => vec![None, None, None],
     };
     let mut sha = Sha256::new();
     // Without `insecure`, plain HTTP never goes through a proxy of the environment.
     sha.update([u8::from(base.tls), u8::from(network.insecure)]);
     sha.update(base.port.to_be_bytes());
     let [proxy, of_proxy] = network.proxy.marks();
-    let texts = [
-        Some(id),
-        Some(&*base.host),
-        key.map(Secret::expose),
-        first,
-        second,
-        third,
-        proxy,
-        of_proxy,
-    ];
+    let texts = [Some(id), Some(&*base.host), key.map(Secret::expose)];
     for part in texts
         .into_iter()
+        .chain(credential)
+        .chain([proxy, of_proxy])
         .map(|text| text.map(str::as_bytes))
         .chain([network.ca.as_deref()])
     {

@@ -184,6 +184,7 @@ impl<'r> WrittenEntry<'r, '_, '_, raw::Identity> {
         let proxy = self.scribe.key("proxy");
         let network = Network {
             insecure: false,
+            reaches_metadata: false,
             ca: flatten(authority)?.map(|pem| pem.into_bytes().into()),
             proxy: credential::resolve_proxy(raw.proxy.as_ref(), true, &proxy)?,
         };

@@ -286,15 +286,8 @@ impl Opening<'_> {
     /// Sends the request, and waits for the head. After a stale connection it tries a fresh one.
     /// This costs no attempt, since the request was never looked at.
     async fn send_request(&self, alarm: &mut Alarm) -> Result<Attempt, Failure> {
-        let upstream = &self.shared.upstream;
-        let mut headers = credential::candidate_headers(
-            upstream,
-            self.candidate,
-            &self.outbound,
-            self.total,
-            alarm,
-        )
-        .await?;
+        let mut headers =
+            credential::candidate_headers(self.candidate, &self.outbound, self.total).await?;
         if let Some(trace) = self
             .request
             .trace
@@ -304,6 +297,7 @@ impl Opening<'_> {
             self.progress.lock().span = Some(outgoing::add_trace_headers(trace, &mut headers));
         }
         let mut outgoing = Outgoing {
+            method: None,
             request_id: &self.request.request_id,
             path: &self.outbound.path,
             headers: &headers,
@@ -494,7 +488,7 @@ impl Opening<'_> {
     fn note_labels(&self, labels: Option<Box<Labels>>) {
         let labels = labels.map(|mut labels| {
             let ready_account = &self.candidate.ready_account;
-            labels.remove(&ready_account.secrets(ready_account.state.tokens.present().as_ref()));
+            labels.remove(&ready_account.secrets(ready_account.state.identity.present().as_ref()));
             labels
         });
         self.progress.lock().labels = labels;

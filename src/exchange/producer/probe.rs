@@ -155,8 +155,8 @@ async fn send_probe(backends: &Backends, request: &Request, mut trial: AttemptGu
                 .state()
                 .class_of(&failure, candidate.health.endpoint, now);
             if class == Class::Credential {
-                let token = candidate.state().tokens.present();
-                candidate.state().tokens.forget();
+                let token = candidate.state().identity.present();
+                candidate.state().identity.forget();
                 if candidate.state().health.record_failure(now).is_some() {
                     log::warn!(
                         "account {}: {}",

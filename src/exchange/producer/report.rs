@@ -158,7 +158,7 @@ impl<'x> Producer<'x> {
             .after_tries(self.search.tries);
         }
         let ready_account = self.candidate().map(|c| &c.ready_account);
-        let token = ready_account.and_then(|ready_account| ready_account.state.tokens.present());
+        let token = ready_account.and_then(|ready_account| ready_account.state.identity.present());
         let secrets = ready_account
             .map(|ready_account| ready_account.secrets(token.as_ref()))
             .unwrap_or_default();
@@ -204,9 +204,9 @@ impl<'x> Producer<'x> {
             attempt.began.elapsed(),
             now,
         );
-        let token = state.tokens.present();
+        let token = state.identity.present();
         if facts.class == Class::Credential {
-            state.tokens.forget();
+            state.identity.forget();
         }
         if class == Class::Credential {
             news.rest = state.health.record_failure(now);

@@ -11,14 +11,15 @@ use crate::account::breaker::BreakerState;
 use crate::account::condition::AccountSigns;
 use crate::account::target_health::TargetHealth;
 use crate::base::calendar::{format_past_instant, format_system_time, format_time};
+use crate::catalog::Signer;
 use crate::live::ready_account::ReadyAccount;
 use crate::live::{self, Live, Route, Snapshot};
 use crate::operator::problems::verdict::Verdict;
 use crate::settled::whole_millis;
 use crate::status::{
     AccountReport, BreakerReport, CatalogReport, ChangeReport, DescriptorsReport, EndlessReport,
-    FailureReport, FileReport, FolderReport, KeyReport, ListReport, ModelReport, RefusalReport,
-    RestReport, Status, TargetReport, VerdictReport,
+    FailureReport, FileReport, FolderReport, IdentityReport, KeyReport, ListReport, ModelReport,
+    RefusalReport, RestReport, Status, TargetReport, VerdictReport,
 };
 
 /// The most keys that the page lists, because people read it.
@@ -110,6 +111,7 @@ fn account_reports(snapshot: &Snapshot, now: Instant, clock: SystemTime) -> Vec<
                         .filter_map(|target| target.headroom)
                         .min_by(f64::total_cmp),
                     id: ready_account.account.id.to_string(),
+                    identity: identity_report(ready_account, now, clock),
                     idle_connections: ready_account.state.http1.idle(),
                     in_flight: ready_account.state.in_flight(),
                     list: listed
@@ -121,6 +123,24 @@ fn account_reports(snapshot: &Snapshot, now: Instant, clock: SystemTime) -> Vec<
                 }
             });
     accounts.collect()
+}
+
+fn identity_report(
+    ready_account: &ReadyAccount,
+    now: Instant,
+    clock: SystemTime,
+) -> Option<IdentityReport> {
+    let account = &ready_account.account;
+    let is_source = matches!(account.signer, Some(Signer::Source(_)));
+    let state = ready_account.state.identity.state(account.fingerprint, now);
+    let name = state.present.as_ref().map(|present| present.name.clone());
+    is_source.then(|| IdentityReport {
+        failure: state.failing.map(|failing| failing.why),
+        name: name.filter(|name| !name.is_empty()),
+        until: state.present.map(|present| {
+            format_system_time(clock + present.until.saturating_duration_since(now))
+        }),
+    })
 }
 
 fn list_report(ready_account: &ReadyAccount, clock: SystemTime) -> ListReport {

@@ -83,6 +83,8 @@ pub struct AccountFacts {
     pub id: Arc<str>,
     /// True if its provider refused the credential, and no answer has come since.
     pub is_credential_refused: bool,
+    /// What is wrong with the source of its credential, if anything is.
+    pub identity: Option<IdentityFacts>,
     /// Why the list of its models could not be fetched, and whether an earlier one is known.
     pub list_failure: Option<(String, bool)>,
     /// The share of the quota that is left at the target with the least.
@@ -93,6 +95,19 @@ pub struct AccountFacts {
     pub given_up: Vec<GivenUpFacts>,
     /// The targets that have begun no answer for much longer than usual.
     pub silent: Vec<SilentFacts>,
+}
+
+/// The source of a credential that gives no new one.
+#[derive(Debug, Clone, Default)]
+pub struct IdentityFacts {
+    /// The provider's words, if a fetch failed.
+    pub why: Option<String>,
+    /// The time since which fetches fail.
+    pub since: Option<u64>,
+    /// The time at which the present credential ends, if there is one.
+    pub until: Option<u64>,
+    /// The field of the account that names the source.
+    pub field: &'static str,
 }
 
 /// A target where requests wait, and which has begun no answer for much longer than usual.

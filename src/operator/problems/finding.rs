@@ -21,6 +21,8 @@ named_enum! {
         CredentialRefused = "credential_refused",
         /// The keys of an issuer of callers' tokens cannot be fetched.
         IdentityKeys = "identity_keys",
+        /// The credential of an account cannot be obtained anew.
+        IdentityRefresh = "identity_refresh",
         /// The list of a provider's models cannot be fetched, or is empty.
         ListFailing = "list_failing",
         /// The breaker of a target has been open for long.

@@ -203,6 +203,59 @@ fn a_model_that_nobody_can_answer() {
     );
 }
 
+fn identity_problem(identity: IdentityFacts) -> (Severity, String, Option<u64>) {
+    let account = AccountFacts {
+        id: "a".into(),
+        identity: Some(identity),
+        ..AccountFacts::default()
+    };
+    let facts = Facts {
+        accounts: vec![account],
+        ..Facts::default()
+    };
+    let found = find_problems(&facts, &mut FailureMemory::default());
+    let found = found
+        .into_iter()
+        .find(|one| one.rule == Rule::IdentityRefresh);
+    let found = found.expect("a finding");
+    (found.severity, found.summary, found.since)
+}
+
+#[test]
+fn a_source_that_gives_nothing_new_is_a_problem() {
+    let field = "aws";
+    let failing = IdentityFacts {
+        why: Some("AccessDenied: no".to_owned()),
+        since: Some(7),
+        until: Some(60_000),
+        field,
+    };
+    let text = "The credential of account a could not be obtained anew: AccessDenied: no. The old one serves until 1970-01-01T00:01:00.000Z.";
+    assert_eq!(
+        identity_problem(failing.clone()),
+        (Severity::Warning, text.to_owned(), Some(7))
+    );
+    let text = "The credential of account a could not be obtained anew: AccessDenied: no. There is no old one, so requests to the account fail.";
+    let gone = IdentityFacts {
+        until: None,
+        ..failing
+    };
+    assert_eq!(
+        identity_problem(gone),
+        (Severity::Critical, text.to_owned(), Some(7))
+    );
+    let late = IdentityFacts {
+        until: Some(60_000),
+        field,
+        ..IdentityFacts::default()
+    };
+    assert!(
+        identity_problem(late)
+            .1
+            .contains("ends soon, and its source gives no later one")
+    );
+}
+
 #[test]
 fn doctor_tells_refused_credentials_from_used_up_quotas() {
     let account = AccountFacts {

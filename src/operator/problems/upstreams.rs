@@ -1,14 +1,17 @@
 //! The rules about models, targets and accounts.
 
 use super::causes::Causes;
-use super::facts::{AccountFacts, Facts, ModelFacts, ModelTarget, Reason, TargetState};
+use super::facts::{
+    AccountFacts, Facts, IdentityFacts, ModelFacts, ModelTarget, Reason, TargetState,
+};
 use super::finding::{CALLERS, GIVEN_UP};
 use super::not_answering::find_silent_models;
 use super::recovery::{FailureMemory, FailureSummary, Fault};
 use super::words::{
-    failing_account, model_names, quiet_for, quiet_text, unfit_target, unfit_together,
+    cut_reason, failing_account, model_names, quiet_for, quiet_text, unfit_target, unfit_together,
 };
 use super::{Finding, Rule, SECOND, given_up};
+use crate::base::calendar::format_time;
 use crate::base::units::{first_three, format_count};
 use crate::status::Severity;
 use std::sync::Arc;
@@ -329,6 +332,34 @@ pub(super) fn clear_others(found: &mut [Finding]) {
     }
 }
 
+/// Returns the finding for a source that gives no new credential.
+fn identity_finding(id: &Arc<str>, identity: &IdentityFacts) -> Finding {
+    let why = match &identity.why {
+        Some(why) => format!("could not be obtained anew: {}", cut_reason(why)),
+        None => "ends soon, and its source gives no later one".to_owned(),
+    };
+    let then = match identity.until {
+        Some(until) => format!("The old one serves until {}.", format_time(until)),
+        None => "There is no old one, so requests to the account fail.".to_owned(),
+    };
+    let severity = match identity.until {
+        Some(_) => Severity::Warning,
+        None => Severity::Critical,
+    };
+    let remedy = format!(
+        "Mend what `{}` of the account names: the role, the token's file, the service, or the way to it. It is asked again at \
+         once after a change of the catalog, and every half minute without one; `portcullis doctor` asks it now.",
+        identity.field
+    );
+    let summary = format!("The credential of account {id} {why}. {then}");
+    let subject = ("account", id.clone());
+    let finding = Finding::new(Rule::IdentityRefresh, severity, subject, summary, remedy);
+    Finding {
+        since: identity.since,
+        ..finding
+    }
+}
+
 fn find_account_problems(account: &AccountFacts, found: &mut Vec<Finding>) {
     let id = &account.id;
     given_up::find_given_up(account, found);
@@ -348,6 +379,9 @@ fn find_account_problems(account: &AccountFacts, found: &mut Vec<Finding>) {
             summary,
             remedy,
         ));
+    }
+    if let Some(identity) = &account.identity {
+        found.push(identity_finding(id, identity));
     }
     if let Some((why, has_names)) = &account.list_failure {
         // Without any list, the models of its patterns are out, and no other list can come soon.

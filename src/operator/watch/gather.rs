@@ -8,13 +8,13 @@ use crate::account::target_health::{TargetHealth, TargetStatus};
 use crate::account::{NamedTarget, State};
 use crate::base::calendar;
 use crate::catalog::rotation::{is_replaced, newest_end};
-use crate::catalog::{Model, Target, globs};
+use crate::catalog::{Model, Signer, Target, globs};
 use crate::live::ready_account::ReadyAccount;
 use crate::live::{Live, Snapshot};
 use crate::operator::problems::facts::{
     AccountFacts, CatalogFacts, CertificateFacts, DescriptorFacts, Facts, GivenUpFacts,
-    IssuerFacts, KeyFacts, LimitFacts, ModelFacts, ModelTarget, OldSecret, RecentFacts, RisesFacts,
-    SilentFacts, TargetFacts, TargetFailure,
+    IdentityFacts, IssuerFacts, KeyFacts, LimitFacts, ModelFacts, ModelTarget, OldSecret,
+    RecentFacts, RisesFacts, SilentFacts, TargetFacts, TargetFailure,
 };
 use crate::operator::problems::is_short_lived;
 use crate::series::{Series, StepMoment};
@@ -260,6 +260,34 @@ fn enabled_accounts(snapshot: &Snapshot, clocks: ClockReadings) -> Vec<AccountFa
     facts.collect()
 }
 
+/// Returns what is wrong with the source of an account's credential, if anything is.
+fn identity_facts(ready_account: &ReadyAccount, clocks: ClockReadings) -> Option<IdentityFacts> {
+    let account = &ready_account.account;
+    let Some(Signer::Source(source)) = &account.signer else {
+        return None;
+    };
+    let state = ready_account
+        .state
+        .identity
+        .state(account.fingerprint, clocks.now);
+    if state.failing.is_none() && !state.ends_soon(clocks.now) {
+        return None;
+    }
+    let left = state
+        .present
+        .map(|present| whole_millis(present.until.saturating_duration_since(clocks.now)));
+    let failing = state.failing;
+    Some(IdentityFacts {
+        since: failing.as_ref().map(|failing| {
+            let ago = elapsed_ms(clocks, failing.since);
+            clocks.ms.saturating_sub(ago)
+        }),
+        why: failing.map(|failing| failing.why),
+        until: left.map(|left| clocks.ms.saturating_add(left)),
+        field: source.field(),
+    })
+}
+
 fn account_facts(
     ready_account: &ReadyAccount,
     healths: &[NamedTarget],
@@ -273,6 +301,7 @@ fn account_facts(
         .state
         .signs(true, clocks.now)
         .is_credential_refused();
+    facts.identity = identity_facts(ready_account, clocks);
     for (model, health) in healths {
         let status = health.status(clocks.now, clocks.clock);
         facts.headroom = [facts.headroom, status.headroom]

@@ -27,6 +27,7 @@ fn check_suite(method: &str, path: &str, token: Option<&str>, expected: &str) {
         method,
         host: "example.amazonaws.com",
         path,
+        headers: &[],
         body: b"",
     };
     let headers = signer("us-east-1", token).sign(&request, now).unwrap();

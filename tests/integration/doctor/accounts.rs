@@ -821,7 +821,7 @@ fn a_service_account_whose_token_is_refused() {
             .run_doctor()
             .await
             .exits(0)
-            .has(("ok", "a", "credential"), &["gave a token for 60 min"]);
+            .has(("ok", "a", "credential"), &["obtained one for 60 min as "]);
         // Google says so of a model, and also of a wrong project.
         mock.always(Script::json(
             404,
@@ -950,5 +950,40 @@ fn a_signature_that_the_provider_refuses() {
             "{}",
             said.text
         );
+    });
+}
+
+#[test]
+fn doctor_names_the_identity_that_was_obtained() {
+    run(async {
+        let (mock, service) = (Mock::start().await, Mock::start().await);
+        let granted = serde_json::json!({ "access_token": "CaNaRy-token-abcdefghijklmnop", "expires_in": 3600 });
+        service.always(Script::json(200, &granted));
+        let line = format!(
+            "  a: {{ dialect: azure, base_url: \"{}\", identity: {{ from: client_secret, tenant: acme, client_id: app-1, \
+             client_secret: CaNaRy-client-secret, authority_url: \"http://{}\" }} }}",
+            mock.base_url(),
+            service.address()
+        );
+        let clinic = Clinic::new(&catalog(&line));
+        clinic.run_doctor().await.has(
+            ("ok", "a", "credential"),
+            &["obtained one for 60 min as app-1"],
+        );
+        let words = "AADSTS700016: Application with identifier 'app-1' was not found";
+        let denied =
+            serde_json::json!({ "error": "unauthorized_client", "error_description": words });
+        service.always(Script::json(400, &denied));
+        clinic.run_doctor().await.exits(2).has(
+            ("fail", "a", "credential"),
+            &["none was obtained", "AADSTS700016", "accounts.a.identity"],
+        );
+        service.stop().await;
+        let words = ["none was obtained", "accounts.a.identity means"];
+        clinic
+            .run_doctor()
+            .await
+            .exits(2)
+            .has(("fail", "a", "credential"), &words);
     });
 }

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use super::{check, code, table};
 use crate::support::client::{Connection, request};
 use crate::support::documented::{
-    ADMIN, ANSWERED, HEARD, Header, PROXY, QUOTAS, READ, SENT, check_head,
+    ADMIN, ANSWERED, HEARD, Header, PROXY, QUOTAS, READ, SENT, TOKEN_SERVERS, check_head,
 };
 use crate::support::{Catalog, Gateway, Mock, Script, chat, run};
 use dialects::upstream::{self, AccountField, Protocol};
@@ -59,6 +59,11 @@ fn the_chapter_of_headers_is_current() {
             ),
         ),
         (
+            "The servers that give credentials",
+            "Besides these, `authorization`, and the signature of AWS. An external account may name more in its file.",
+            list(TOKEN_SERVERS),
+        ),
+        (
             "An account's proxy",
             "What is sent with CONNECT, and read of its answer. A proxy gets no header of a request or of an account.",
             list(PROXY),
@@ -79,7 +84,7 @@ fn the_chapter_of_headers_is_current() {
 /// All names of the tables.
 fn documented() -> BTreeSet<&'static str> {
     let quotas = QUOTAS.iter().flat_map(|(names, _)| names.iter().copied());
-    [READ, ANSWERED, SENT, HEARD, PROXY, ADMIN]
+    [READ, ANSWERED, SENT, HEARD, TOKEN_SERVERS, PROXY, ADMIN]
         .into_iter()
         .flatten()
         .map(|(name, _)| *name)

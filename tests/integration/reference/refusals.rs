@@ -137,9 +137,11 @@ fn cell(refusal: &Refusal, front: &Front) -> String {
     // Nobody is told to wait for what no waiting helps.
     assert!(has("x-should-retry").is_none_or(|value| value == "false"));
     if status == 401 {
-        let challenge = match refusal.kind {
-            FailureKind::InvalidToken => "Bearer error=\"invalid_token\"",
-            _ => "Bearer",
+        let is_token = refusal.kind == FailureKind::InvalidToken;
+        let challenge = if is_token {
+            "Bearer error=\"invalid_token\""
+        } else {
+            "Bearer"
         };
         assert_eq!(
             (has("x-should-retry"), has("www-authenticate")),

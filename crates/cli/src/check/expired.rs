@@ -48,7 +48,7 @@ pub(super) fn expiry_warnings(catalog: &Catalog, conf: &Path, now: SystemTime) -
 }
 
 /// Reads the files of the catalog. They were read before, so what cannot be read now is left out.
-fn read_texts(conf: &Path) -> Vec<(String, String)> {
+pub(super) fn read_texts(conf: &Path) -> Vec<(String, String)> {
     let paths = list_catalog_files(conf)
         .map(|listed| listed.paths)
         .unwrap_or_default();

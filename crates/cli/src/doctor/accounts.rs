@@ -277,7 +277,7 @@ pub(super) fn lacks_secret(account: &Account) -> bool {
         Some(Signer::Aws(keys)) => {
             keys.secret_access_key.expose() == STAND_IN || keys.access_key_id.expose() == STAND_IN
         }
-        Some(Signer::Google(..)) | None => false,
+        Some(Signer::Source(_)) | None => false,
     };
     of_aws
         || account

@@ -161,7 +161,7 @@ fn all_providers() -> Vec<Provider> {
         let signed = match protocol.signs_with {
             SignsWith::AccessKey => Some("AWS_ACCESS_KEY_ID"),
             SignsWith::ServiceAccount => Some(SERVICE_ACCOUNT),
-            SignsWith::Nothing => None,
+            SignsWith::Nothing | SignsWith::Entra => None,
         };
         let keys = protocol.key_variable.into_iter().chain(signed);
         let others = protocol.litellm.keys.iter().copied();

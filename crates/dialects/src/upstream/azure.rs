@@ -6,7 +6,7 @@
 //! removed, because no client expects it.
 
 use super::protocol::{
-    AccountField, BaseUrl, DialectFacts, ENDPOINTS, Endpoints, Litellm, Prices, Protocol,
+    AccountField, BaseUrl, DialectFacts, ENDPOINTS, Endpoints, Litellm, Prices, Protocol, SignsWith,
 };
 use super::quirks::Rule::{Cannot, Format, Omit};
 use super::quirks::{FieldRule, Formats, MAX_TOKENS, Quirks};
@@ -24,7 +24,11 @@ const FACTS: DialectFacts = DialectFacts {
         known_server(Ends(".services.ai.azure.com"), &[""]).with_key("AZURE_OPENAI_API_KEY"),
         known_server(Ends(".cognitiveservices.azure.com"), &[""]).with_key("AZURE_OPENAI_API_KEY"),
     ],
-    own_fields: &[AccountField::ApiVersion, AccountField::Auth],
+    own_fields: &[
+        AccountField::ApiVersion,
+        AccountField::Auth,
+        AccountField::Identity,
+    ],
     litellm: Litellm {
         names: &["azure"],
         keys: &["AZURE_API_KEY", "AZURE_OPENAI_API_KEY"],
@@ -55,6 +59,7 @@ pub static PROTOCOL: Protocol = Protocol {
     key_variable: Some("AZURE_OPENAI_API_KEY"),
     quirks_of_version: Some(version_quirks),
     traits: openai::model_traits,
+    signs_with: SignsWith::Entra,
     ..Protocol::common(FACTS)
 };
 

@@ -130,6 +130,8 @@ pub enum AccountField {
     Location,
     /// `service_account`.
     ServiceAccount,
+    /// `identity`.
+    Identity,
     /// `region`.
     Region,
     /// `aws`.
@@ -252,6 +254,8 @@ pub enum SignsWith {
     ServiceAccount,
     /// An access key of AWS's, to sign each request.
     AccessKey,
+    /// An identity in Microsoft Entra, to get tokens.
+    Entra,
 }
 
 /// The framing of a stream's events.

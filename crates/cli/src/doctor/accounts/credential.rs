@@ -7,6 +7,7 @@ use super::{CheckedAccount, failure_text};
 use crate::doctor::report::{Checked, Finding};
 use portcullis::account::failure::{Class, Failure};
 use portcullis::base::units::rough_duration;
+use portcullis::catalog::Signer;
 use portcullis::error::scrub_secret_words;
 use portcullis::exchange::advice;
 
@@ -19,10 +20,15 @@ const ADDRESS: &str = "address";
 
 /// What the list of models shows of a credential, or else the signer.
 pub(super) enum Proof {
-    /// The token server gave a token, for this time.
-    Token(Duration),
-    /// The token server gave no token.
-    NoToken(Failure),
+    /// The source gave a credential.
+    Obtained {
+        /// The time for which it is good.
+        life: Duration,
+        /// Whom the provider takes us for. It may be empty.
+        name: String,
+    },
+    /// The source gave no credential.
+    NotObtained(Failure),
     /// Requests are signed, and no list is read.
     Signature,
     /// The provider has no list.
@@ -74,7 +80,7 @@ impl CredentialFacts {
     )]
     pub(super) fn add_refusal(&mut self, refusal: Option<&Failure>) {
         let counts = match self.proof {
-            Proof::Token(_) => false,
+            Proof::Obtained { .. } => false,
             Proof::ListWithKey => refusal.is_some_and(advice::is_about_money),
             _ => true,
         };
@@ -88,7 +94,7 @@ impl CredentialFacts {
     )]
     pub(super) fn is_refused(&self) -> bool {
         match &self.proof {
-            Proof::NoToken(_) => true,
+            Proof::NotObtained(_) => true,
             Proof::FailedList(failure) if failure.class() == Class::Credential => true,
             _ => self.refusal.is_some(),
         }
@@ -103,11 +109,14 @@ impl CredentialFacts {
         let skip = |seen: &str| checked.skip(CREDENTIAL, seen);
         let id = &checked.account().id;
         match &self.proof {
-            Proof::Token(lasts) => ok(&format!(
-                "the token server gave a token for {}",
-                rough_duration(*lasts)
-            )),
-            Proof::NoToken(failure) => no_token(checked, failure),
+            Proof::Obtained { life, name } => {
+                let owner = match name.is_empty() {
+                    true => String::new(),
+                    false => format!(" as {name}"),
+                };
+                ok(&format!("obtained one for {}{owner}", rough_duration(*life)))
+            }
+            Proof::NotObtained(failure) => not_obtained(checked, failure),
             Proof::Signature if self.is_let_in => ok("its provider takes the signature"),
             Proof::Signature | Proof::NoList => skip(
                 "only a request that is charged for shows whether the provider takes it: --ask makes one",
@@ -195,16 +204,32 @@ impl CredentialFacts {
     }
 }
 
-/// Returns the finding for a token server that gave no token.
-fn no_token(checked: &CheckedAccount, failure: &Failure) -> Finding {
-    let issuer = checked.ready_account.issuer.as_ref();
-    let server = issuer.map_or("", |issuer| &issuer.account.base.authority);
-    let message = format!("the token server {server} gave no token");
+/// Returns the finding for a source that gave no credential.
+fn not_obtained(checked: &CheckedAccount, failure: &Failure) -> Finding {
+    let account = checked.account();
+    let source = match &account.signer {
+        Some(Signer::Source(source)) => Some(source),
+        Some(Signer::Aws(_)) | None => None,
+    };
+    let issuer = source.and_then(|source| source.issuer());
+    let host = issuer
+        .and_then(|url| url.split('/').nth(2))
+        .unwrap_or_default();
+    let message = match host {
+        "" => "none was obtained".to_owned(),
+        host => format!("the token server {host} gave no token"),
+    };
     let finding = failed_finding(checked, failure, &message);
-    if failure.class() == Class::Transient && failure.facts().status.is_none() {
-        finding.with_remedy("this machine must reach that server: its address is `token_uri` in the service account")
-    } else {
-        finding
+    if failure.class() != Class::Transient || failure.facts().status.is_some() {
+        return finding;
+    }
+    match source {
+        Some(source) if issuer.is_none() => finding.with_remedy(format!(
+            "this machine must reach the servers that accounts.{}.{} means",
+            account.id,
+            source.field()
+        )),
+        Some(_) | None => finding.with_remedy("this machine must reach that server: its address is `token_uri` in the service account"),
     }
 }
 
@@ -297,32 +322,30 @@ mod tests {
         let mend = "look at the server, or wait until its provider has mended it";
         let key = "write a valid key into the place that accounts.a.key names";
         check(
-            Proof::Token(Duration::from_secs(3_600)),
+            Proof::Obtained {
+                life: Duration::from_secs(3_600),
+                name: "app@p".to_owned(),
+            },
             SILENT,
-            [
-                "ok",
-                "credential",
-                "the token server gave a token for 60 min",
-                "",
-            ],
+            ["ok", "credential", "obtained one for 60 min as app@p", ""],
         );
         check(
-            Proof::NoToken(Failure::ConnectTimeout),
+            Proof::NotObtained(Failure::ConnectTimeout),
             SILENT,
             [
                 "fail",
                 "credential",
-                "the token server gave no token: no connection was open in time",
+                "none was obtained: no connection was open in time",
                 "this machine must reach that server: its address is `token_uri` in the service account",
             ],
         );
         check(
-            Proof::NoToken(answer(401)),
+            Proof::NotObtained(answer(401)),
             SILENT,
             [
                 "fail",
                 "credential",
-                "the token server gave no token (HTTP 401): the provider says \"no\"",
+                "none was obtained (HTTP 401): the provider says \"no\"",
                 key,
             ],
         );
@@ -516,7 +539,11 @@ mod tests {
             let seen = format!("is refused (HTTP {status}): the provider says \"no\"");
             assert_eq!(finding["seen"] == *seen, expected, "{finding}");
         };
-        check(Proof::Token(Duration::from_secs(1)), 402, false);
+        let obtained = Proof::Obtained {
+            life: Duration::from_secs(1),
+            name: String::new(),
+        };
+        check(obtained, 402, false);
         check(Proof::ListWithKey, 401, false);
         for status in [401, 402] {
             check(Proof::Signature, status, true);
@@ -534,7 +561,7 @@ mod tests {
         let check = |proof, expected: bool| {
             assert_eq!(CredentialFacts::new(proof).is_refused(), expected);
         };
-        check(Proof::NoToken(Failure::Reset), true);
+        check(Proof::NotObtained(Failure::Reset), true);
         check(failed(401), true);
         check(failed(402), true);
         check(failed(403), false);

@@ -12,7 +12,6 @@ use crate::doctor::report::{CheckState, Checked, Finding};
 use crate::doctor::words::first_three;
 use dialects::Endpoint;
 use portcullis::account::failure::{Class, Failure};
-use portcullis::base::alarm::Alarm;
 use portcullis::base::problem::quote_safely;
 use portcullis::exchange::outgoing::{Outgoing, own_id};
 use portcullis::exchange::upstream::Upstream;
@@ -86,16 +85,7 @@ pub(super) async fn probe_endpoints(
         }
         let due = over.min(Instant::now() + PROBE_TIMEOUT / 2);
         let outbound = dialect.empty(model.as_deref().unwrap_or_default());
-        let (mut alarm, connect) = (Alarm::default(), account.timeouts.connect);
-        let headers = credential::account_headers(
-            upstream,
-            &checked.ready_account,
-            connect,
-            &outbound,
-            due,
-            &mut alarm,
-        )
-        .await;
+        let headers = credential::account_headers(&checked.ready_account, &outbound, due).await;
         let answer = match headers {
             Err(failure) => Err(failure),
             Ok(headers) => {

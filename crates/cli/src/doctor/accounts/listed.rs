@@ -20,9 +20,8 @@ use portcullis::catalog::listing::ListedNames;
 use portcullis::catalog::{Account, Signer, globs};
 use portcullis::conf::proxy::Proxies;
 use portcullis::exchange::upstream::Upstream;
-use portcullis::exchange::{credential, lists};
+use portcullis::exchange::{identity, lists};
 use portcullis::live::ready_account::{ReadyAccount, server_account};
-use portcullis::signers::google::ServiceAccount;
 
 /// The longest time for an answer.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
@@ -59,7 +58,8 @@ pub(super) async fn check_credential(
     if let Some(listed) = &listed {
         compare_models(checked, listed, findings);
     }
-    if matches!(account.signer, Some(Signer::Google(..))) {
+    let has_list = account.dialect.protocol.endpoints.listing.is_some();
+    if matches!(account.signer, Some(Signer::Source(_))) && !has_list {
         findings.push(checked.skip(
             MODELS,
             "its provider has no list of models that is asked here: `doctor --ask` tells",
@@ -84,9 +84,7 @@ async fn fetch_proof(
 ) -> (Proof, Option<ListedNames>) {
     let account = checked.account();
     match &account.signer {
-        Some(Signer::Google(service, _)) => {
-            return (fetch_token(checked, upstream, service).await, None);
-        }
+        Some(Signer::Source(_)) => return (obtain_credential(checked, upstream).await, None),
         Some(Signer::Aws(_)) => return (Proof::Signature, None),
         None if account.dialect.protocol.endpoints.listing.is_none() => {
             return (Proof::NoList, None);
@@ -99,21 +97,14 @@ async fn fetch_proof(
     }
 }
 
-/// Fetches a token for a service account.
-async fn fetch_token(
-    checked: &CheckedAccount,
-    upstream: &Upstream,
-    service: &ServiceAccount,
-) -> Proof {
-    let ready_account = &checked.ready_account;
-    let due = Instant::now() + ANSWER_TIMEOUT;
-    match credential::fetch_token(upstream, ready_account, service, due).await {
-        Ok((token, lasts)) => {
-            let fingerprint = checked.account().fingerprint;
-            ready_account.state.tokens.put(token, lasts, fingerprint);
-            Proof::Token(lasts)
-        }
-        Err(failure) => Proof::NoToken(failure),
+/// Obtains a credential from the account's source.
+async fn obtain_credential(checked: &CheckedAccount, upstream: &Upstream) -> Proof {
+    match identity::fetch_and_keep(upstream, &checked.ready_account).await {
+        Ok((present, _)) => Proof::Obtained {
+            life: present.until.saturating_duration_since(present.since),
+            name: present.name.clone(),
+        },
+        Err((failure, _)) => Proof::NotObtained(failure),
     }
 }
 

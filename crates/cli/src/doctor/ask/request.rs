@@ -21,7 +21,7 @@ use portcullis::base::alarm::Alarm;
 use portcullis::exchange::attempt::Attempt;
 use portcullis::exchange::outgoing::{Outgoing, own_id};
 use portcullis::exchange::upstream::Upstream;
-use portcullis::exchange::{advice, credential};
+use portcullis::exchange::{advice, credential, identity};
 use portcullis::plan::Candidate;
 
 /// The longest time for an answer.
@@ -151,9 +151,8 @@ impl Asker<'_> {
             &candidate.ready_account,
             Instant::now() + ANSWER_TIMEOUT.min(candidate.timeouts.total),
         );
-        let headers =
-            credential::candidate_headers(self.upstream, candidate, outbound, total, &mut alarm)
-                .await?;
+        identity::fetch_if_missing(self.upstream, ready_account).await?;
+        let headers = credential::candidate_headers(candidate, outbound, total).await?;
         let request_id = own_id();
         let outgoing = Outgoing {
             headers: &headers,
@@ -234,7 +233,7 @@ impl Asker<'_> {
 
     fn unanswered(&self, failure: &Failure) -> NoAnswer {
         let account = self.candidate.account();
-        let token = self.candidate.state().tokens.present();
+        let token = self.candidate.state().identity.present();
         let secrets = self.candidate.ready_account.secrets(token.as_ref());
         let message = words::failure_words(failure, &secrets);
         let status = failure.facts().status.filter(|_| failure.error().is_some());

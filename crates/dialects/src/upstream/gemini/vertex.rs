@@ -33,6 +33,7 @@ const FACTS: DialectFacts = DialectFacts {
         AccountField::Project,
         AccountField::Location,
         AccountField::ServiceAccount,
+        AccountField::Identity,
         AccountField::ResponseJsonSchema,
         AccountField::ParametersJsonSchema,
     ],
