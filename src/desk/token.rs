@@ -116,6 +116,12 @@ impl Desk {
                 self.books.metrics.catalog.note_token_refused(id, "no_keys");
                 return Err(unknown_keys());
             }
+            // The issuer may have a newer key, and could not be asked for it.
+            Err(Unverifiable::Key(NotVerified::UnknownKey)) if keys.trouble().is_some() => {
+                let counts = &self.books.metrics.catalog;
+                counts.note_token_refused(id, "no_keys");
+                return Err(unknown_keys());
+            }
             Err(Unverifiable::Key(why)) => return Err(self.refuse_token(id, why.reason())),
         };
         let now = unix_time(SystemTime::now()).as_secs();

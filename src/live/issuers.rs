@@ -57,7 +57,8 @@ struct Fetches {
     due: Option<Instant>,
     /// The time of the last fetch that a token with an unknown key led to.
     asked_at: Option<Instant>,
-    is_running: bool,
+    /// The time at which the fetch began that runs.
+    running_since: Option<Instant>,
     failures: u32,
     trouble: Option<KeyTrouble>,
 }
@@ -166,20 +167,22 @@ impl Issuer {
     pub fn begin_fetch(&self, now: Instant) {
         let mut fetches = self.fetches.lock();
         fetches.due = Some(now + REFRESH);
-        fetches.is_running = true;
+        fetches.running_since = Some(now);
     }
 
     /// Returns whether keys are being fetched.
     pub fn is_fetching(&self) -> bool {
-        self.fetches.lock().is_running
+        self.fetches.lock().running_since.is_some()
     }
 
     /// Notes that keys were fetched.
     pub fn note_fetched(&self, now: Instant) {
         let mut fetches = self.fetches.lock();
-        fetches.due = Some(now + spread(REFRESH));
+        let began = fetches.running_since.take();
+        // A token that came during the fetch may have a key that is newer than what was fetched.
+        let is_asked = fetches.asked_at > began;
+        fetches.due = Some(if is_asked { now } else { now + spread(REFRESH) });
         fetches.failures = 0;
-        fetches.is_running = false;
         fetches.trouble = None;
         drop(fetches);
         self.ended.send_modify(|fetches| *fetches += 1);
@@ -191,7 +194,7 @@ impl Issuer {
         let pause = FIRST_PAUSE.saturating_mul(1 << fetches.failures.min(5));
         fetches.due = Some(now + spread(pause.min(LONGEST_PAUSE)));
         fetches.failures += 1;
-        fetches.is_running = false;
+        fetches.running_since = None;
         let is_first = fetches.trouble.is_none();
         let since = fetches
             .trouble

@@ -188,6 +188,15 @@ fn a_new_key_of_the_issuer_is_fetched() {
         gateway.advance(Duration::from_secs(31)).await;
         is_served(&ask(&gateway, &unknown).await);
         assert_eq!(issuer.key_fetches(), 3);
+        // While the issuer cannot be asked, an unknown key may be a new one: that is no refusal for
+        // good.
+        issuer.answers(Answers::WithStatus(503));
+        issuer.rotate("k4");
+        gateway.advance(Duration::from_secs(31)).await;
+        let newest = issuer.token("alice", &["ml-team"]);
+        let answer = ask(&gateway, &newest).await;
+        answer.is_error(503, "identity_unavailable");
+        is_served(&ask(&gateway, &unknown).await);
     });
 }
 

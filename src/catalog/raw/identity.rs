@@ -49,7 +49,7 @@ pub struct Identity {
     pub limits: Option<Limits>,
     /// How much each subject may use of single models, by their ids, within `limits`.
     pub model_limits: Option<Entries<Limits>>,
-    /// Subjects whose tokens are refused.
+    /// Subjects whose tokens are refused. Capitals do not count. Default: none.
     pub deny: Option<List<String>>,
     /// The addresses and ranges from which its tokens may be used, such as 10.0.0.0/8. Default:
     /// all.

@@ -172,6 +172,11 @@ impl FileSchema {
         let within =
             |key: &str, word: &str| schema[key].as_u64().map(|bound| format!("{word} {bound}"));
         match (name, schema["type"].as_str()) {
+            (Some("Jwks"), _) => "URL, or `{ file: /path }`".to_owned(),
+            // The name of a claim that is required is not there.
+            _ if schema["anyOf"][1]["type"] == "array" => "name, or list of steps".to_owned(),
+            (Some("ClaimValue"), _) => "text, true or false, or number".to_owned(),
+            (Some("AccountIdentity"), _) => "word, or map".to_owned(),
             _ if schema["oneOf"].is_array() || schema["enum"].is_array() => {
                 "one of the words".to_owned()
             }
