@@ -19,6 +19,8 @@ use crate::signers::sigv4;
 
 /// The longest pause between two tries after failures.
 const MAX_RETRY: Duration = Duration::from_secs(30);
+/// The shortest pause before a source is asked again, whatever it gave.
+const LEAST_PAUSE: Duration = Duration::from_secs(1);
 /// The shortest pause if a source gives again what it gave before.
 const MIN_PAUSE: Duration = Duration::from_secs(30);
 /// The time before its end in which a credential is not used: the request must arrive with a valid
@@ -208,7 +210,8 @@ impl Identity {
         };
         let was_failing = progress.failing.take().is_some() && progress.fingerprint == fingerprint;
         progress.fingerprint = fingerprint;
-        progress.due = Some(now + pause);
+        // A source that gives what has ended already is not asked without a pause.
+        progress.due = Some(now + pause.max(LEAST_PAUSE));
         self.present.store(Some(Arc::new(Present {
             credential: obtained.credential,
             signer,
